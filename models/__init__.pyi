@@ -1,0 +1,12 @@
+from .checkpoint import load_counter as load_counter
+from .checkpoint import save_counter as save_counter
+from .config import TransformerConfig as TransformerConfig
+from .counter import Counter as Counter
+from .errors import CountLensError as CountLensError
+from .export import to_transformer_lens as to_transformer_lens
+from .families import FAMILIES as FAMILIES
+from .families import build_counter as build_counter
+from .hooks import hook_name as hook_name
+from .info import CheckpointInfo as CheckpointInfo
+from .info import read_info as read_info
+from .schemes import SCHEMES as SCHEMES

@@ -1,0 +1,139 @@
+"""The surface that every counter has, attention or recurrent: one probe and one page serve all of them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformer_lens import ActivationCache, HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
+from models.config import TransformerConfig
+from models.errors import CountLensError
+from models.info import CheckpointInfo
+
+TokenIds = Int[Tensor, "batch pos"]
+PositionIds = Int[Tensor, "batch pos"]
+Logits = Float[Tensor, "batch pos d_vocab"]
+State = dict[str, Tensor]
+
+# Per thread and task, so that a counter shared between users is never left with somebody's positions.
+_bound_position_ids: ContextVar[Tensor | None] = ContextVar("bound_position_ids", default=None)
+
+
+def listening(*hook_points: HookPoint) -> bool:
+    """Whether somebody listens, forwards or backwards, at any of these points."""
+    return any(point.fwd_hooks or point.bwd_hooks for point in hook_points)
+
+
+class Counter(HookedRootModule):  # type: ignore[misc]
+    """A hooked sequence model: `forward(token_ids, position_ids) -> logits`, `cfg`, `blocks.{l}.hook_resid_*`."""
+
+    cfg: TransformerConfig
+    info: CheckpointInfo | None = None  # what its checkpoint file says of it, when it was loaded from one
+    ignores_positions: ClassVar[bool] = False
+
+    def forward(
+        self,
+        token_ids: TokenIds,
+        position_ids: PositionIds | None = None,
+        attention_mask: Bool[Tensor, "batch pos"] | None = None,
+    ) -> Logits:
+        """Logits at every position.
+
+        `position_ids` has one row an example: there is no silent arange. Tools that can only pass tokens
+        are called inside `with counter.at_positions(position_ids):`. `attention_mask` is False at padding;
+        only counters that see later tokens need it.
+        """
+        if position_ids is None:
+            position_ids = _bound_position_ids.get()
+        if position_ids is None:
+            raise CountLensError(
+                "position ids are an argument: pass position_ids=[batch, pos], "
+                "or call inside `with counter.at_positions(position_ids):`"
+            )
+        if not self.training:
+            self._check(token_ids, position_ids)
+        return self._logits(token_ids, position_ids, attention_mask)
+
+    def _logits(
+        self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
+    ) -> Logits:
+        raise TypeError(f"{type(self).__name__} does not define _logits")
+
+    def _check(self, token_ids: TokenIds, position_ids: PositionIds) -> None:
+        """Refuses ids that the tables do not hold; training samplers cannot make such, so they skip it."""
+        if token_ids.shape != position_ids.shape:
+            raise CountLensError(
+                f"token_ids {tuple(token_ids.shape)} and position_ids {tuple(position_ids.shape)} "
+                "differ: give one position id for each token"
+            )
+        _check_range("token", token_ids, self.cfg.d_vocab, "d_vocab", "encode with the task's own vocabulary")
+        _check_range(
+            "position",
+            position_ids,
+            self.cfg.max_position,
+            "max_position",
+            "shorten the sequence or train with a larger max_position",
+        )
+
+    @contextmanager
+    def at_positions(self, position_ids: PositionIds) -> Iterator["Counter"]:
+        """Binds position ids for calls that pass none, such as those of TransformerLens' own tools."""
+        token = _bound_position_ids.set(position_ids)
+        try:
+            yield self
+        finally:
+            _bound_position_ids.reset(token)
+
+    def run_with_cache(self, *args: Any, **kwargs: Any) -> tuple[Logits, ActivationCache]:
+        """Logits and an `ActivationCache` of every hook point that fired."""
+        remove_batch_dim = kwargs.pop("remove_batch_dim", False)
+        logits, cache = super().run_with_cache(*args, remove_batch_dim=remove_batch_dim, **kwargs)
+        return logits, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
+
+    def to_tokens(self, token_ids: TokenIds | Sequence[Sequence[int]], **_: Any) -> TokenIds:
+        """The ids as a tensor on the counter's device (a counter has no text tokenizer; a task's vocabulary has)."""
+        return torch.as_tensor(token_ids, dtype=torch.long, device=self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+        """Optimiser groups; a family with settings of its own overrides this."""
+        return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Sets every parameter afresh from the generator."""
+        raise TypeError(f"{type(self).__name__} does not define init_weights")
+
+    def interchange_state(self) -> State:
+        """The tensors as a checkpoint file holds them."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    def load_interchange_state(self, state: State) -> None:
+        """The inverse of `interchange_state`."""
+        self.load_state_dict(state)
+
+    def transformer_lens_config(self) -> dict[str, Any] | None:
+        """The config with which TransformerLens loads `interchange_state`, where it can."""
+        return None
+
+
+def _check_range(what: str, ids: Tensor, end: int, limit: str, way_out: str) -> None:
+    if ids.numel() == 0:
+        raise CountLensError(f"no {what} ids: shape {tuple(ids.shape)}")
+    low, high = (int(bound) for bound in ids.aminmax())
+    if low < 0 or high >= end:
+        bad = low if low < 0 else high
+        raise CountLensError(f"{what} {bad} is outside 0..{end - 1} ({limit}={end}): {way_out}")
+
+
+def normal_(parameter: nn.Parameter, std: float, generator: torch.Generator) -> None:
+    """Fills in place from N(0, std), drawn on the CPU so that a seed gives the same weights on every device."""
+    with torch.no_grad():
+        parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

@@ -1,0 +1,59 @@
+"""The one registry of model families: the config class that describes one, and the module that builds it."""
+
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from models.config import TransformerConfig
+from models.errors import CountLensError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.counter import Counter
+
+
+@dataclass(frozen=True)
+class Family:
+    """A config class, and where its counter class lives (imported on use: torch is slow to load)."""
+
+    config: type[TransformerConfig]
+    module: str
+    counter: str
+    summary: str
+
+
+FAMILIES: dict[str, Family] = {
+    "transformer": Family(
+        TransformerConfig, "models.transformer", "Transformer", "pre-LN GPT-2 decoder, five positional schemes"
+    ),
+}
+
+
+def family_of(cfg: TransformerConfig) -> str:
+    """The family whose config this is."""
+    return next(name for name, family in FAMILIES.items() if type(cfg) is family.config)
+
+
+def config_from_dict(family: str, fields: dict[str, Any]) -> TransformerConfig:
+    """The config that `asdict` made these fields of."""
+    if family not in FAMILIES:
+        raise unknown("family", family, FAMILIES)
+    try:
+        return FAMILIES[family].config(**fields)
+    except TypeError as error:
+        raise CountLensError(f"these are no settings of the family {family}: {error}") from error
+
+
+def config_to_dict(cfg: TransformerConfig) -> dict[str, Any]:
+    """The fields that rebuild the model; which optional hooks fire is not among them."""
+    return {name: value for name, value in asdict(cfg).items() if not name.startswith("use_")}
+
+
+def build_counter(cfg: TransformerConfig, generator: "torch.Generator | None" = None) -> "Counter":
+    """A counter with fresh weights drawn from the generator; without one they are not set at all."""
+    family = FAMILIES[family_of(cfg)]
+    counter: Counter = getattr(import_module(family.module), family.counter)(cfg)
+    if generator is not None:
+        counter.init_weights(generator)
+    return counter

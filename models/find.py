@@ -1,0 +1,32 @@
+"""Where counters are: the shipped ones in `checkpoints/`, own ones in `./runs`, or anywhere by path."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from models.errors import CountLensError, unknown
+
+CHECKPOINT = "model.safetensors"  # a folder with this file is a counter
+SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+RUNS = Path("runs")
+
+
+def named_counters(folders: tuple[Path, ...] = (SHIPPED, RUNS)) -> Iterator[tuple[str, Path]]:
+    """(name, file) of every counter below these folders; the name is its folder's path there."""
+    for folder in folders:
+        for path in sorted(folder.rglob(CHECKPOINT)):
+            yield path.parent.relative_to(folder).as_posix(), path
+
+
+def find_checkpoint(name_or_path: str | Path) -> Path:
+    """The checkpoint file that is meant by a file's path, a run folder's path, or a counter's name."""
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    if (path / CHECKPOINT).is_file():
+        return path / CHECKPOINT
+    for folder in (SHIPPED, RUNS):
+        if (folder / path / CHECKPOINT).is_file():
+            return folder / path / CHECKPOINT
+    if path.is_dir():
+        raise CountLensError(f"{path} holds no {CHECKPOINT}: name a run folder or a .safetensors file")
+    raise unknown("checkpoint", str(name_or_path), [name for name, _ in named_counters()])

@@ -1,0 +1,16 @@
+"""Names of hook points, from one function: `hook_name("resid_post", layer=1)`."""
+
+from transformer_lens.utilities import get_act_name
+
+
+def hook_name(site: str, layer: int | None = None, part: str | None = None) -> str:
+    """The full name of a hook point, in TransformerLens' shorthand.
+
+    >>> hook_name("resid_post", layer=1)
+    'blocks.1.hook_resid_post'
+    >>> hook_name("q", layer=0)
+    'blocks.0.attn.hook_q'
+    >>> hook_name("scale", layer=0, part="ln1")
+    'blocks.0.ln1.hook_scale'
+    """
+    return str(get_act_name(site, layer, part))

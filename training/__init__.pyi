@@ -1,0 +1,12 @@
+from .batches import Batch as Batch
+from .batches import draw_batch as draw_batch
+from .config import TrainConfig as TrainConfig
+from .datafile import evaluate_file as evaluate_file
+from .evaluate import Scores as Scores
+from .evaluate import evaluate as evaluate
+from .loop import train as train
+from .policies import POLICIES as POLICIES
+from .presets import PRESETS as PRESETS
+from .presets import resolve as resolve
+from .presets import run_name as run_name
+from .run import RunFolder as RunFolder

@@ -1,0 +1,104 @@
+"""Everything that a training run is told, as frozen dataclasses: the command line is generated from them.
+
+A field that is None takes the preset's value (`training.presets`). No torch here: `--help` must be quick.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from models.errors import CountLensError
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is counted."""
+
+    task: str = "mod10"  # which form of counting; `countlens tasks` lists them
+    bos: bool = False  # put a token of its own first
+    train_length: int | None = None  # counted tokens of a training row (the task's own: 50, or 64)
+    ood_length: int | None = None  # how far extrapolation goes (the task's own: 100, or 128)
+    max_position: int | None = None  # position ids are below this (next power of two above the longest row)
+    policy: str = "shifted"  # position ids of a row: contiguous, shifted or randomised
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What learns to count. None: as the preset says for this task and scheme."""
+
+    family: str = "transformer"  # model family
+    position: str = "ape"  # positional scheme of a transformer: nope, sine, ape, rope or spe
+    n_layers: int | None = None  # blocks
+    d_model: int | None = None  # width
+    n_heads: int | None = None  # attention heads
+    d_mlp: int | None = None  # width of the MLP's hidden layer (4 * d_model)
+    causal: bool = True  # tokens see only earlier ones
+
+
+@dataclass(frozen=True)
+class OptimiserOptions:
+    """How it learns: AdamW, linear warm-up, clipped gradients. None: as the preset says."""
+
+    steps: int | None = None  # training steps
+    batch_size: int | None = None  # rows a step
+    lr: float | None = None  # peak learning rate
+    warmup_steps: int | None = None  # steps of linear warm-up
+    schedule: Literal["cosine", "constant"] | None = None  # after the warm-up: cosine to 0, or constant
+    weight_decay: float | None = None  # AdamW's
+    clip: float | None = None  # largest gradient norm
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """What is written down on the way."""
+
+    eval_every: int | None = None  # steps between evaluations; each also saves the state for --resume
+    eval_rows: int | None = None  # rows of each split an evaluation
+    snapshots: int = 0  # checkpoints kept over training, at log-spaced steps, for learning dynamics
+    tensorboard: bool = False  # also write TensorBoard events (needs the tensorboard extra)
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where it runs."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes the best that there is
+    bf16: bool = False  # bfloat16 autocast (CUDA)
+    compile: bool = False  # torch.compile the training step (CUDA)
+    threads: int = 1  # CPU threads; small models are fastest with one, several runs side by side
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    preset: str = "small"  # `small` trains in CPU minutes, `paper` is the paper's size, for a GPU
+    seed: int = 0  # of weights and data
+    data: TaskOptions = field(default_factory=TaskOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    optimiser: OptimiserOptions = field(default_factory=OptimiserOptions)
+    record: RecordOptions = field(default_factory=RecordOptions)
+    hardware: DeviceOptions = field(default_factory=DeviceOptions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
+        """The inverse of `to_dict`."""
+        groups = {
+            "data": TaskOptions,
+            "model": ModelOptions,
+            "optimiser": OptimiserOptions,
+            "record": RecordOptions,
+            "hardware": DeviceOptions,
+        }
+        try:
+            return cls(**{key: groups[key](**value) if key in groups else value for key, value in values.items()})
+        except TypeError as error:
+            raise CountLensError(f"this is no training config of this version: {error}") from error
+
+
+def architecture_name(model: ModelOptions) -> str:
+    """What the paper's tables call it: a transformer goes by its positional scheme, the others by their family."""
+    return model.position if model.family == "transformer" else model.family

@@ -1,0 +1,70 @@
+"""Scores on data files in the paper's format: one `[[input tokens], [labels]]` a line, "-1" is not scored."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from models.counter import Counter
+from models.errors import CountLensError
+from training.batches import Batch
+from training.evaluate import FINAL_SEED, percent, predict
+from training.policies import get_policy
+from training.tasks import NOT_SCORED, PAD, Task
+
+
+@dataclass(frozen=True)
+class FileScores:
+    """Accuracy on a data file in the paper's format."""
+
+    accuracy: float  # percent of scored tokens
+    scored: int
+    lines: int
+
+
+def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: int = FINAL_SEED) -> FileScores:
+    """Accuracy on a JSONL file of `[[input tokens], [labels]]`, at every label that is not "-1"."""
+    batch = _read_file(task, policy, counter.cfg.max_position, path, counter.device, seed)
+    scored = batch.label_ids != NOT_SCORED
+    if not scored.any():
+        raise CountLensError(f'{path} has nothing to score: every label is "-1"')
+    right = ((predict(counter, batch) == batch.label_ids) & scored).sum()
+    return FileScores(percent(right, scored.sum()) or 0.0, int(scored.sum()), len(scored))
+
+
+def _read_file(
+    task: Task, policy: str, max_position: int, path: Path, device: torch.device, seed: int
+) -> Batch:
+    token_rows, label_rows = [], []
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            tokens, labels = json.loads(line)
+            if len(tokens) != len(labels) or not tokens:
+                raise CountLensError(f"{len(tokens)} tokens and {len(labels)} labels")
+            if len(tokens) > max_position:
+                raise CountLensError(f"{len(tokens)} tokens are more than the counter's max_position={max_position}")
+            token_rows.append(torch.tensor(task.vocab.encode(tokens)))
+            label_rows.append(torch.tensor(task.vocab.encode_labels(labels)))
+        except (ValueError, TypeError, AttributeError) as error:
+            expected = 'expected [["a", "a"], ["1", "2"]]'
+            reason = error if isinstance(error, CountLensError) else expected
+            raise CountLensError(f"{path}, line {number}: {reason}") from error
+    if not token_rows:
+        raise CountLensError(f"{path} is empty: nothing to score")
+    pad = torch.nn.utils.rnn.pad_sequence
+    token_ids = pad(token_rows, batch_first=True, padding_value=task.vocab.id(PAD))
+    lengths = torch.tensor([len(row) for row in token_rows])
+    generator = torch.Generator().manual_seed(seed)
+    position_ids = get_policy(policy)(lengths, token_ids.shape[1], max_position, generator)
+    inside = torch.arange(token_ids.shape[1]) < lengths[:, None]
+    labels = pad(label_rows, batch_first=True, padding_value=NOT_SCORED)
+    batch = Batch(token_ids, position_ids, labels, inside, torch.ones(len(lengths)))
+    return replace(batch, **{name: tensor.to(device) for name, tensor in vars(batch).items()})
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CountLensError(f"cannot read {path}: {error}") from error

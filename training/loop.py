@@ -1,0 +1,228 @@
+"""The training loop: one function for every family, task and device, which can be stopped at any step."""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from models.checkpoint import load_counter, save_counter
+from models.counter import Counter
+from models.families import build_counter
+from models.info import CheckpointInfo
+from training.batches import Batch, draw_batch, merge_equal_rows
+from training.config import OptimiserOptions, TrainConfig
+from training.device import prepare
+from training.evaluate import Scores, evaluate
+from training.metrics import MetricsWriter
+from training.presets import model_config, task_of
+from training.run import RunFolder, TrainState
+from training.tasks import NOT_SCORED, Task, task_settings
+
+EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
+
+
+def train(run: RunFolder, progress: bool = True) -> Scores:
+    """Trains a run to its end, from wherever it stopped, and returns the scores of its best checkpoint."""
+    with run.locked():
+        if not run.finished:
+            _Trainer(run).fit(progress)
+        return _final_scores(run)
+
+
+def loss_of(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean cross-entropy over the scored tokens of all the sampled rows."""
+    per_token = F.cross_entropy(
+        logits.flatten(0, 1).float(), batch.label_ids.flatten(), ignore_index=NOT_SCORED, reduction="none"
+    ).view_as(batch.label_ids)
+    scored = ((batch.label_ids != NOT_SCORED) * batch.weights[:, None]).sum()
+    return (per_token.sum(1) * batch.weights).sum() / scored
+
+
+def lr_factor(step: int, options: OptimiserOptions) -> float:
+    """The learning rate at a step (0 is the first), as a part of its peak."""
+    warmup, steps = options.warmup_steps or 0, options.steps or 1
+    if step < warmup:
+        return (step + 1) / warmup
+    if options.schedule == "constant":
+        return 1.0
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+
+def snapshot_steps(steps: int, snapshots: int) -> set[int]:
+    """Log-spaced steps from the first to the last, and step 0."""
+    if snapshots < 1:
+        return set()
+    ratio = steps ** (1 / max(1, snapshots - 1))
+    return {0, steps} | {round(ratio**index) for index in range(snapshots)}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the loop works on, built from a config alone."""
+
+    task: Task
+    counter: Counter
+    optimiser: torch.optim.Optimizer
+    generator: torch.Generator  # of training data
+
+
+def _build(config: TrainConfig, device: torch.device) -> _Parts:
+    weights = torch.Generator().manual_seed(config.seed)
+    counter = build_counter(model_config(config), weights).to(device)
+    options = config.optimiser
+    optimiser = torch.optim.AdamW(
+        counter.parameter_groups(options.lr or 0.0, options.weight_decay or 0.0), fused=device.type != "mps"
+    )
+    for group in optimiser.param_groups:
+        group["peak_lr"] = group["lr"]
+    return _Parts(task_of(config), counter, optimiser, torch.Generator(device).manual_seed(config.seed + 1))
+
+
+class _Trainer:
+    """One run in memory."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self.config = run.config()
+        self.device = prepare(self.config.hardware)
+        self.parts = _build(self.config, self.device)
+        self.steps = self.config.optimiser.steps or 0
+        self.step, self.seconds, self.best = 0, 0.0, None
+        self.step_model: nn.Module = self.parts.counter
+        if self.config.hardware.compile:
+            self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
+        state = run.load_state()
+        if state is not None:
+            self._restore(state)
+        run.forget_metrics_after(self.step)
+        self.writer = MetricsWriter(run, self.config.record.tensorboard, purge_step=self.step + 1)
+
+    def fit(self, progress: bool) -> None:
+        snapshots = snapshot_steps(self.steps, self.config.record.snapshots)
+        if self.step == 0 and 0 in snapshots:
+            self._save(self.run.snapshot(0), None)
+        bar = tqdm(
+            total=self.steps,
+            initial=self.step,
+            disable=not progress,
+            unit="step",
+            dynamic_ncols=True,
+            desc=self.config.data.task,
+        )
+        started = time.perf_counter() - self.seconds
+        scores: dict[str, float] = {}
+        with bar, self.writer:
+            try:
+                while self.step < self.steps:
+                    loss = self._step()
+                    self.seconds = time.perf_counter() - started
+                    if self.step in snapshots:
+                        self._save(self.run.snapshot(self.step), None)
+                    if self.step % (self.config.record.eval_every or 1) == 0 or self.step == self.steps:
+                        scores = self._evaluate(float(loss))
+                        self.run.save_state(self._state())
+                    bar.update()
+                    if self.step % 10 == 0 or self.step == self.steps:
+                        bar.set_postfix(loss=f"{float(loss):.4f}", **{k: f"{v:.1f}" for k, v in scores.items()})
+            except KeyboardInterrupt:
+                self.run.save_state(self._state())
+                raise
+        self._save(self.run.last, scores or None)
+
+    def _step(self) -> Tensor:
+        """One optimiser step; advances `step`."""
+        parts, options = self.parts, self.config.optimiser
+        batch = draw_batch(
+            parts.task,
+            self.config.data.policy,
+            parts.counter.cfg.max_position,
+            "train",
+            options.batch_size or 1,
+            parts.generator,
+        )
+        if parts.task.rows_repeat and self.device.type == "cpu":  # elsewhere one shape is worth more
+            batch = merge_equal_rows(batch, parts.counter.ignores_positions)
+        mask = None if parts.counter.cfg.causal else batch.attention_mask
+        self.step_model.train()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.hardware.bf16):
+            logits = self.step_model(batch.token_ids, batch.position_ids, mask)
+        loss = loss_of(logits, batch)
+        parts.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
+        for group in parts.optimiser.param_groups:
+            group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
+        parts.optimiser.step()
+        self.step += 1
+        return loss.detach()
+
+    def _evaluate(self, loss: float) -> dict[str, float]:
+        """Scores now; keeps the checkpoint if it is the best so far, by the mean of IND and OOD."""
+        rows = self.config.record.eval_rows or 1
+        scores = evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
+        summary = scores.summary()
+        lr = self.parts.optimiser.param_groups[0]["lr"]
+        self.writer.write(
+            {"step": self.step, "seconds": round(self.seconds, 2), "loss": loss, "lr": lr, **summary},
+            scores.by_position,
+        )
+        if self.best is None or summary["ind"] + summary["ood"] > self.best["ind"] + self.best["ood"]:
+            self.best = {"step": self.step, **summary}
+            self._save(self.run.best, summary)
+        return summary
+
+    def _save(self, path: Any, scores: dict[str, float] | None) -> None:
+        info = CheckpointInfo(
+            family=self.config.model.family,
+            model={},
+            task=task_settings(self.parts.task),
+            policy=self.config.data.policy,
+            seed=self.config.seed,
+            step=self.step,
+            scores=scores or {},
+            training=self.config.to_dict(),
+        )
+        save_counter(path, self.parts.counter, info)
+
+    def _state(self) -> TrainState:
+        tensors = {f"model.{name}": tensor for name, tensor in self.parts.counter.state_dict().items()}
+        for index, values in self.parts.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
+        tensors["generator"] = self.parts.generator.get_state()
+        return TrainState(
+            self.step, self.seconds, self.best, {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        )
+
+    def _restore(self, state: TrainState) -> None:
+        self.step, self.seconds, self.best = state.step, state.seconds, state.best  # type: ignore[assignment]
+        model, moments = {}, {}  # type: ignore[var-annotated]
+        for name, tensor in state.tensors.items():
+            kind, _, rest = name.partition(".")
+            if kind == "model":
+                model[rest] = tensor
+            elif kind == "optimiser":
+                index, _, moment = rest.partition(".")
+                moments.setdefault(int(index), {})[moment] = tensor
+        self.parts.counter.load_state_dict(model)
+        groups = self.parts.optimiser.state_dict()["param_groups"]
+        self.parts.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+        self.parts.generator.set_state(state.tensors["generator"])
+
+
+def _final_scores(run: RunFolder) -> Scores:
+    """Scores of the best checkpoint on rows that it was not chosen on, written into its file."""
+    config = run.config()
+    counter = load_counter(run.path, prepare(config.hardware))
+    assert counter.info is not None
+    scores = evaluate(counter, task_of(config), config.data.policy)
+    if not run.finished:
+        from dataclasses import replace
+
+        save_counter(run.best, counter, replace(counter.info, scores=scores.summary()))
+        run.finish()
+    return scores

@@ -1,0 +1,44 @@
+"""Which position ids a row gets (paper, section 2.2): the one registry of position policies."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from models.errors import unknown
+
+Lengths = Int[Tensor, "batch"]
+PositionIds = Int[Tensor, "batch pos"]
+Policy = Callable[[Lengths, int, int, torch.Generator], PositionIds]
+
+
+def contiguous(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
+    """0, 1, 2, ... in every row."""
+    return torch.arange(n_pos, device=lengths.device).expand(len(lengths), -1)
+
+
+def shifted(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
+    """One uniform offset a row, such that its last id stays below max_position."""
+    room = max_position - lengths + 1
+    offsets = (torch.rand(lengths.shape, generator=generator, device=generator.device) * room).long()
+    ids = offsets[:, None] + torch.arange(n_pos, device=lengths.device)
+    return ids.clamp(max=max_position - 1)  # reached by padding only
+
+
+def randomised(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
+    """A sorted random choice of different ids, every such choice being equally likely."""
+    order = torch.rand(len(lengths), max_position, generator=generator, device=generator.device).argsort(1)
+    unused = torch.arange(max_position, device=lengths.device) >= lengths[:, None]
+    ids = order.masked_fill(unused, max_position - 1).sort(1).values
+    return ids[:, :n_pos]
+
+
+POLICIES: dict[str, Policy] = {"contiguous": contiguous, "shifted": shifted, "randomised": randomised}
+
+
+def get_policy(name: str) -> Policy:
+    """The position policy of this name."""
+    if name not in POLICIES:
+        raise unknown("position policy", name, POLICIES)
+    return POLICIES[name]

@@ -1,0 +1,70 @@
+"""The one registry of tasks. `make_task("mod10", bos=True)`; any base by name: `mod7`, `selective_mod3`."""
+
+import re
+from dataclasses import fields
+from typing import Any
+
+from models.errors import CountLensError, unknown
+from training.tasks.base import Rows, Split, Task, check_sound
+from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
+from training.tasks.modular import Modular
+from training.tasks.selective import Selective, SelectiveModular
+from training.tasks.shifted_start import HelperShiftedStart, HelperToken, ShiftedStart
+from training.tasks.vanilla import VanillaSuccession
+from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
+
+TASKS: dict[str, type[Task]] = {
+    "vanilla_succession": VanillaSuccession,
+    "helper": HelperToken,
+    "helper_shifted": HelperShiftedStart,
+    "shifted_start": ShiftedStart,
+    "mod10": Modular,
+    "selective": Selective,
+    "selective_mod4": SelectiveModular,
+    "first_tok_homogeneous": FirstTokenHomogeneous,
+    "first_tok_heterogeneous": FirstTokenHeterogeneous,
+}
+BASED: dict[str, type[Task]] = {"mod": Modular, "selective_mod": SelectiveModular}  # + a base, as in mod7
+
+__all__ = [
+    "BOS",
+    "NOT_SCORED",
+    "PAD",
+    "TASKS",
+    "Rows",
+    "Split",
+    "Task",
+    "Vocabulary",
+    "check_sound",
+    "make_task",
+    "task_settings",
+]
+
+
+def make_task(name: str, **settings: Any) -> Task:
+    """The task of this name; settings are fields of its class, and None leaves the paper's value.
+
+    >>> make_task("mod7").label_tokens(["a"] * 8)[-2:]
+    ['7', '1']
+    """
+    settings = {key: value for key, value in settings.items() if value is not None}
+    based = re.fullmatch(r"(.*mod)(\d+)", name)
+    if name in TASKS:
+        cls = TASKS[name]
+    elif based and based[1] in BASED:
+        cls = BASED[based[1]]
+        settings["base"] = int(based[2])
+    else:
+        raise unknown("task", name, TASKS)
+    allowed = {field.name for field in fields(cls)}
+    extra = set(settings) - allowed
+    if extra:
+        raise CountLensError(f"{name} has no setting {', '.join(sorted(extra))}: it has {', '.join(sorted(allowed))}")
+    return cls(**settings)
+
+
+def task_settings(task: Task) -> dict[str, Any]:
+    """What `make_task(**task_settings(task))` needs to make the same task again."""
+    settings = {field.name: getattr(task, field.name) for field in fields(task)}
+    settings.pop("base", None)  # the name says it
+    return {"name": task.name, **settings}

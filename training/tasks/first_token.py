@@ -1,0 +1,77 @@
+"""First-token recognition, among equal tokens and among different ones (paper, appendices D and E)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
+from training.tasks.selective import shuffled_kinds
+from training.tasks.vocabulary import PAD, Vocabulary
+
+FIRST, OTHER = "T", "F"
+
+
+@dataclass(frozen=True)
+class FirstTokenHomogeneous(Task):
+    """Whether this is the first token, where all tokens are equal; scored at the first token only.
+
+    >>> FirstTokenHomogeneous().label_tokens("a a a".split())
+    ['T', 'F', 'F']
+    """
+
+    train_length: int = 50
+    ood_length: int = 128
+
+    summary: ClassVar[str] = "is this the first token? all tokens are equal"
+
+    @property
+    def name(self) -> str:
+        return "first_tok_homogeneous"
+
+    @property
+    def plain_vocabulary(self) -> Vocabulary:
+        return Vocabulary((OTHER, FIRST, PAD, "a"))
+
+    @property
+    def ood_lengths(self) -> tuple[int, int]:
+        return self.ood_length, self.ood_length
+
+    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
+        return self._repeat("a", lengths, longest)
+
+    def _label(self, token_ids: TokenIds) -> LabelIds:
+        labels = torch.full_like(token_ids, self.plain_vocabulary.id(OTHER))
+        labels[:, 0] = self.plain_vocabulary.id(FIRST)
+        return labels
+
+    def scored(self, split: Split, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
+        """The first token alone: the other label is right almost everywhere without any counting."""
+        return label_ids == self.plain_vocabulary.id(FIRST)
+
+
+@dataclass(frozen=True)
+class FirstTokenHeterogeneous(FirstTokenHomogeneous):
+    """Whether this is the first token, among ten kinds of tokens.
+
+    >>> FirstTokenHeterogeneous().label_tokens("3 3 8".split())
+    ['T', 'F', 'F']
+    """
+
+    n_kinds: int = 10  # kinds of tokens, written 0, 1, ...
+
+    summary: ClassVar[str] = "is this the first token? ten kinds of tokens, shuffled"
+    rows_repeat: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return "first_tok_heterogeneous"
+
+    @property
+    def plain_vocabulary(self) -> Vocabulary:
+        return Vocabulary((*(str(kind) for kind in range(self.n_kinds)), OTHER, FIRST, PAD))
+
+    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
+        return shuffled_kinds(lengths, longest, self.n_kinds, longest, self._pad, generator)

@@ -1,0 +1,51 @@
+"""Vanilla counting with the succession sequence beside it (paper, section 4; table 1, top)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import repeat
+
+from training.tasks.base import LabelIds, Lengths, Task, TokenIds, running_count
+from training.tasks.vocabulary import NOT_SCORED, Vocabulary, number_vocabulary
+
+
+@dataclass(frozen=True)
+class VanillaSuccession(Task):
+    """How many `a` there were so far; auxiliary rows recite the numbers.
+
+    >>> VanillaSuccession().label_tokens("a a a".split())
+    ['1', '2', '3']
+    >>> VanillaSuccession().label_tokens("1 2 3".split())
+    ['2', '3', '4']
+    """
+
+    summary: ClassVar[str] = "count the a's; number words are taught by reciting 1 2 3 ..."
+    takes_bos: ClassVar[bool] = True
+    has_auxiliary: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return "vanilla_succession"
+
+    @property
+    def plain_vocabulary(self) -> Vocabulary:
+        return number_vocabulary(self.ood_length, "a")
+
+    @property
+    def ood_lengths(self) -> tuple[int, int]:
+        return self.train_length + 1, self.ood_length - 1
+
+    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
+        return self._repeat("a", lengths, longest)
+
+    def _auxiliary(self, batch: int, generator: torch.Generator) -> TokenIds:
+        numbers = torch.arange(1, self.ood_length, device=generator.device)
+        return repeat(numbers, "pos -> batch pos", batch=batch)
+
+    def _label(self, token_ids: TokenIds) -> LabelIds:
+        symbol = self.plain_vocabulary.id("a")
+        after = (token_ids + 1).where(token_ids < self.ood_length, NOT_SCORED)
+        counts = running_count(token_ids, symbol)
+        counts = counts.where(counts <= self.ood_length, NOT_SCORED)
+        return torch.where(token_ids == symbol, counts, after)

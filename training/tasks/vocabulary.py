@@ -1,0 +1,70 @@
+"""Tokens and their ids. A number's id is the number itself, so that logit 7 is the count 7."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from models.errors import CountLensError, unknown
+
+PAD, BOS = "<pad>", "<bos>"
+NOT_SCORED = -1  # label id of a position that counts neither in the loss nor in a score; "-1" in files
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """An ordered set of tokens.
+
+    >>> vocab = number_vocabulary(10, "a")
+    >>> vocab.encode(["a", "7"]), vocab.decode([7]), vocab.size
+    ([12, 7], ['7'], 13)
+    """
+
+    tokens: tuple[str, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings, as in the paper's files
+
+    @property
+    def size(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: index for index, token in enumerate(self.tokens)}
+
+    def id(self, token: str) -> int:
+        """The id of one token."""
+        token = self.aliases.get(token, token)
+        if token not in self._ids:
+            raise unknown("token", token, _abridged(self.tokens))
+        return self._ids[token]
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """Token ids."""
+        return [self.id(token) for token in tokens]
+
+    def encode_labels(self, labels: Sequence[str]) -> list[int]:
+        """Label ids; "-1" is NOT_SCORED. Aliases are of inputs only."""
+        missing = [label for label in labels if label != "-1" and label not in self._ids]
+        if missing:
+            raise unknown("label", missing[0], _abridged(self.tokens))
+        return [NOT_SCORED if label == "-1" else self._ids[label] for label in labels]
+
+    def decode(self, ids: Sequence[int]) -> list[str]:
+        """Tokens of ids; NOT_SCORED is "-1"."""
+        bad = [index for index in ids if not NOT_SCORED <= index < self.size]
+        if bad:
+            raise CountLensError(f"token id {bad[0]} is outside 0..{self.size - 1}")
+        return ["-1" if index == NOT_SCORED else self.tokens[index] for index in ids]
+
+
+def number_vocabulary(largest: int, *symbols: str, aliases: Mapping[str, str] | None = None) -> Vocabulary:
+    """The numbers 0..largest, padding, and a task's own symbols, in this order."""
+    numbers = tuple(str(number) for number in range(largest + 1))
+    return Vocabulary((*numbers, PAD, *symbols), aliases or {})
+
+
+def _abridged(tokens: Sequence[str]) -> list[str]:
+    """The tokens with a run of numbers folded, for messages: 0..100, <pad>, a."""
+    numbers = [token for token in tokens if token.isdigit()]
+    if len(numbers) < 3:
+        return list(tokens)
+    return [f"{numbers[0]}..{numbers[-1]}", *(token for token in tokens if not token.isdigit())]
