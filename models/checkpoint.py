@@ -32,8 +32,9 @@ def load_counter(name_or_path: str | Path, device: str | torch.device = "cpu") -
     path = find_checkpoint(name_or_path)
     info = read_info(path)
     counter = build_counter(config_from_dict(info.family, info.model))
+    tensors = load_tensors(path)
     try:
-        counter.load_interchange_state(load_tensors(path))
+        counter.load_interchange_state(tensors)
     except KeyError as error:
         raise CountLensError(f"{path} lacks the tensor {error}: it is not whole or not of this version") from error
     except RuntimeError as error:

@@ -25,7 +25,10 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "transformer": Family(
-        TransformerConfig, "models.transformer", "Transformer", "pre-LN GPT-2 decoder, five positional schemes"
+        TransformerConfig,
+        "models.transformer",
+        "Transformer",
+        "pre-LN GPT-2 decoder, five positional schemes",
     ),
 }
 

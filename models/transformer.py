@@ -103,9 +103,7 @@ class Attention(nn.Module):
             q, k = self.hook_rot_q(rotate(q, *rotation)), self.hook_rot_k(rotate(k, *rotation))
         z = self.hook_z(self._attend(q, k, v, mask))
         if self.cfg.use_attn_result:
-            result = einsum(
-                z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model"
-            )
+            result = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model")
             return self.hook_result(result).sum(-2) + self.b_O
         return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
 
@@ -127,17 +125,13 @@ class Attention(nn.Module):
 
     def _attend(self, q: Heads, k: Heads, v: Heads, mask: Mask | None) -> Heads:
         if listening(self.hook_attn_scores, self.hook_pattern):
-            scores = einsum(
-                q, k, "batch query head d_head, batch key head d_head -> batch head query key"
-            )
+            scores = einsum(q, k, "batch query head d_head, batch key head d_head -> batch head query key")
             allowed = self._allowed(scores, mask)
             scores = scores * self.score_scale
             if allowed is not None:
                 scores = scores.masked_fill(~allowed, -torch.inf)
             pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
-            return einsum(
-                pattern, v, "batch head query key, batch key head d_head -> batch query head d_head"
-            )
+            return einsum(pattern, v, "batch head query key, batch key head d_head -> batch query head d_head")
         fused = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             k.transpose(1, 2),
@@ -308,14 +302,14 @@ class Transformer(Counter):
         folds = {"embed.W_E": self.embed.gain}
         for layer in range(1, self.cfg.n_layers):
             for kind in ("W_Q", "b_Q"):
-                folds[f"blocks.{layer}.attn.{kind}"] = torch.tensor(1 / (layer + 1))
+                folds[f"blocks.{layer}.attn.{kind}"] = torch.tensor(1 / (layer + 1), device=self.embed.gain.device)
         return folds
 
     def interchange_state(self) -> State:
         """HookedTransformer's state dict: loads into 2.x and 3.x as it is, into 4.x through its converter."""
         state = super().interchange_state()
         for name, fold in self._folds().items():
-            state[name] = state[name] * fold.to(state[name].device)
+            state[name] = state[name] * fold
         if self.scheme.table is not None:
             state["pos_embed.W_pos"] = self.pos_embed.W_pos.detach()
         return state | {"unembed.b_U": self.unembed.b_U}
@@ -324,8 +318,7 @@ class Transformer(Counter):
         """The inverse of `interchange_state`; fixed tables are this module's own and not read."""
         own = {name: state[name] for name in self.state_dict()}
         for name, fold in self._folds().items():
-            fold = fold.to(own[name].device)
-            own[name] = torch.where(fold == 0, 0.0, own[name] / torch.where(fold == 0, 1.0, fold))
+            own[name] = own[name] / fold.where(fold != 0, 1)  # what was multiplied by 0 is 0 in the file
         self.load_state_dict(own)
 
     def transformer_lens_config(self) -> dict[str, Any]:

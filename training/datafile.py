@@ -33,9 +33,7 @@ def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: i
     return FileScores(percent(right, scored.sum()) or 0.0, int(scored.sum()), len(scored))
 
 
-def _read_file(
-    task: Task, policy: str, max_position: int, path: Path, device: torch.device, seed: int
-) -> Batch:
+def _read_file(task: Task, policy: str, max_position: int, path: Path, device: torch.device, seed: int) -> Batch:
     token_rows, label_rows = [], []
     for number, line in enumerate(_lines(path), start=1):
         try:

@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,7 +93,8 @@ class _Trainer:
         self.device = prepare(self.config.hardware)
         self.parts = _build(self.config, self.device)
         self.steps = self.config.optimiser.steps or 0
-        self.step, self.seconds, self.best = 0, 0.0, None
+        self.step, self.seconds = 0, 0.0
+        self.best: dict[str, Any] | None = None
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -128,7 +130,8 @@ class _Trainer:
                         self.run.save_state(self._state())
                     bar.update()
                     if self.step % 10 == 0 or self.step == self.steps:
-                        bar.set_postfix(loss=f"{float(loss):.4f}", **{k: f"{v:.1f}" for k, v in scores.items()})
+                        shown = [f"{name}={value:.1f}" for name, value in scores.items()]
+                        bar.set_postfix_str(", ".join([f"loss={float(loss):.4f}", *shown]))
             except KeyboardInterrupt:
                 self.run.save_state(self._state())
                 raise
@@ -176,7 +179,7 @@ class _Trainer:
             self._save(self.run.best, summary)
         return summary
 
-    def _save(self, path: Any, scores: dict[str, float] | None) -> None:
+    def _save(self, path: Path, scores: dict[str, float] | None) -> None:
         info = CheckpointInfo(
             family=self.config.model.family,
             model={},
@@ -195,12 +198,16 @@ class _Trainer:
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
         tensors["generator"] = self.parts.generator.get_state()
         return TrainState(
-            self.step, self.seconds, self.best, {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+            self.step,
+            self.seconds,
+            self.best,
+            {name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
         )
 
     def _restore(self, state: TrainState) -> None:
-        self.step, self.seconds, self.best = state.step, state.seconds, state.best  # type: ignore[assignment]
-        model, moments = {}, {}  # type: ignore[var-annotated]
+        self.step, self.seconds, self.best = state.step, state.seconds, state.best
+        model: dict[str, Tensor] = {}
+        moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.tensors.items():
             kind, _, rest = name.partition(".")
             if kind == "model":
@@ -221,8 +228,6 @@ def _final_scores(run: RunFolder) -> Scores:
     assert counter.info is not None
     scores = evaluate(counter, task_of(config), config.data.policy)
     if not run.finished:
-        from dataclasses import replace
-
         save_counter(run.best, counter, replace(counter.info, scores=scores.summary()))
         run.finish()
     return scores

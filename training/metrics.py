@@ -14,7 +14,7 @@ class MetricsWriter:
         self._events: Any = None
         if tensorboard:
             try:
-                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+                from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
                 raise CountLensError("TensorBoard is not installed: pip install 'countlens[tensorboard]'") from error
             self._events = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge_step)

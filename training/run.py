@@ -1,11 +1,11 @@
 """A run on disk: a folder that a kill at any moment leaves whole, and from which training goes on.
 
-    config.json              everything the run was told
-    metrics.jsonl            a line an evaluation
-    model.safetensors        the best checkpoint so far
-    last.safetensors         the last one, once the run is finished
-    state.safetensors        weights, optimiser and random state for --resume, until the run is finished
-    snapshots/step-*.safetensors
+config.json              everything the run was told
+metrics.jsonl            a line an evaluation
+model.safetensors        the best checkpoint so far
+last.safetensors         the last one, once the run is finished
+state.safetensors        weights, optimiser and random state for --resume, until the run is finished
+snapshots/step-*.safetensors
 """
 
 import json

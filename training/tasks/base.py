@@ -166,4 +166,3 @@ def check_sound(task: Task, max_position: int) -> None:
             f"{task.name} has rows of up to {task.longest_row} tokens, more than max_position={max_position}: "
             f"raise max_position or lower ood_length={task.ood_length}"
         )
-

@@ -1,0 +1,52 @@
+# `make demo` and `make test` do all the set-up that they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread a process: small tensors are slower with more, and tests run in two processes.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: demo test test-all lint types install lock clean help
+
+help:
+	@echo "make demo      train a mod-10 counter and score it"
+	@echo "make test      lint, types and tests"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make lock      renew requirements.lock from pyproject.toml"
+
+demo: install
+	$(BIN)/countlens train --task mod10 --position ape --seed 0 --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 -q
+
+test-all: lint types
+	$(BIN)/python -m pytest -n 2 -q -m ""
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: install
+	$(BIN)/mypy
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "CountLens needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# torch's local version (+cpu, +cu130) is the machine's, not the lock's.
+lock: install
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-tools
+	$(BIN)/pip-compile --quiet --strip-extras --all-extras --all-build-deps --allow-unsafe --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9.]+/\1/' requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

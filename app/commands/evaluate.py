@@ -1,0 +1,37 @@
+"""`countlens eval`"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from models.checkpoint import load_counter
+from models.errors import CountLensError
+from training.datafile import evaluate_file
+from training.device import choose_device
+from training.evaluate import evaluate
+from training.tasks import make_task
+
+
+def run_evaluation(checkpoint: str, data: Path | None, rows: int, as_json: bool, device: str) -> None:
+    """Prints the scores of a checkpoint."""
+    if rows < 1:
+        raise CountLensError(f"--rows {rows}: must be at least 1")
+    counter = load_counter(checkpoint, choose_device(device))
+    info = counter.info
+    if info is None or info.task is None or info.policy is None:
+        raise CountLensError(f"{checkpoint} does not say what it was trained on, so it cannot be scored")
+    task = make_task(**info.task)
+    if data is not None:
+        file_scores = evaluate_file(counter, task, info.policy, data)
+        if as_json:
+            print(json.dumps(asdict(file_scores)))
+        else:
+            print(f"{file_scores.accuracy:.1f} % of {file_scores.scored} scored tokens in {file_scores.lines} lines")
+        return
+    scores = evaluate(counter, task, info.policy, rows)
+    if as_json:
+        print(json.dumps(scores.summary()))
+        return
+    print(f"{task.name}{' with bos' * task.bos}, {rows} rows a split")
+    for split, value in scores.summary().items():
+        print(f"  {split:4} {value:5.1f} %")

@@ -1,0 +1,60 @@
+"""`countlens list`: reads headers only, so that many counters are listed at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from models.errors import CountLensError
+from models.find import RUNS, SHIPPED, named_counters
+from models.info import read_info
+
+
+def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
+    """Prints every counter below the folders; one that cannot be read is listed with the reason."""
+    missing = [folder for folder in folders if not folder.is_dir()]
+    if missing:
+        raise CountLensError(f"{missing[0]} is no folder")
+    counters = [describe_counter(name, path) for name, path in named_counters(folders or (SHIPPED, RUNS))]
+    if as_json:
+        print(json.dumps(counters, indent=2))
+    elif not counters:
+        print("no counters yet: train one with `countlens train`")
+    else:
+        _print_table(counters)
+
+
+def describe_counter(name: str, path: Path) -> dict[str, Any]:
+    """What a checkpoint's header says."""
+    try:
+        info = read_info(path)
+    except CountLensError as error:
+        return {"name": name, "path": str(path), "error": str(error)}
+    task = info.task or {}
+    return {
+        "name": name,
+        "path": str(path),
+        "task": task.get("name"),
+        "bos": task.get("bos", False),
+        "scheme": info.model.get("position", info.family),
+        "family": info.family,
+        "layers": info.model.get("n_layers"),
+        "width": info.model.get("d_model"),
+        "seed": info.seed,
+        "step": info.step,
+        "ind": info.scores.get("ind"),
+        "ood": info.scores.get("ood"),
+    }
+
+
+def _print_table(counters: list[dict[str, Any]]) -> None:
+    width = max(len(counter["name"]) for counter in counters)
+    print(f"{'name':{width}}  {'layers':>6}  {'width':>5}  {'step':>7}  {'IND %':>6}  {'OOD %':>6}")
+    for counter in counters:
+        if "error" in counter:
+            print(f"{counter['name']:{width}}  broken: {counter['error']}")
+            continue
+        ind, ood = ("?" if counter[key] is None else f"{counter[key]:.1f}" for key in ("ind", "ood"))
+        print(
+            f"{counter['name']:{width}}  {counter['layers']!s:>6}  {counter['width']!s:>5}  "
+            f"{counter['step']!s:>7}  {ind:>6}  {ood:>6}"
+        )

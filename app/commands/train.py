@@ -1,0 +1,34 @@
+"""`countlens train`"""
+
+from pathlib import Path
+
+from models.errors import CountLensError
+from models.find import RUNS
+from training.config import TrainConfig
+from training.loop import train
+from training.presets import describe, resolve, run_name
+from training.run import RunFolder
+
+
+def run_training(config: TrainConfig, out: Path | None, resume: Path | None, progress: bool) -> None:
+    """Trains a new run, or goes on with one, and prints its scores and where it is."""
+    if resume is not None:
+        if config != TrainConfig() or out is not None:
+            raise CountLensError("--resume brings the run's own options: give it alone, or start a new run")
+        run = RunFolder.open(resume)
+        if run.finished:
+            print(f"{resume} is finished already.")
+    else:
+        run = RunFolder.create(out or RUNS / run_name(config), resolve(config))
+    settings = run.config()
+    bos = " with bos" if settings.data.bos else ""
+    print(
+        f"{settings.data.task}{bos}: {describe(settings.model)}, seed {settings.seed} -> {run.path}",
+        flush=True,
+    )
+    scores = train(run, progress)
+    print(f"  in distribution      {scores.ind:5.1f} %")
+    print(f"  out of distribution  {scores.ood:5.1f} %")
+    if scores.aux is not None:
+        print(f"  auxiliary rows       {scores.aux:5.1f} %")
+    print(f"  saved                {run.best}")

@@ -1,0 +1,1 @@
+"""What is inside a counter: analyses, checkpoint in, typed result out."""

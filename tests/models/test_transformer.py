@@ -1,0 +1,205 @@
+"""The transformer: its hooks, its two attentions, causality, and what it refuses."""
+
+import pytest
+import torch
+
+from models import CountLensError, TransformerConfig, build_counter, hook_name
+from models.config import POSITION_NAMES
+from models.schemes import SCHEMES, sine_table
+from models.transformer import Transformer
+
+
+def lively(position: str, causal: bool = True, **settings: object) -> Transformer:
+    """A counter whose weights are large enough that a mistake shows in the logits."""
+    generator = torch.Generator().manual_seed(1)
+    counter = build_counter(TransformerConfig(13, position, n_layers=3, causal=causal, **settings), generator)
+    with torch.no_grad():
+        for parameter in counter.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    return counter.eval()
+
+
+def inputs(n_pos: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    token_ids = torch.randint(0, 13, (4, n_pos), generator=generator)
+    return token_ids, torch.arange(n_pos) + torch.tensor([[0], [3], [50], [108]])
+
+
+BLOCK_HOOKS = [
+    *("ln1.hook_scale", "ln1.hook_normalized", "ln2.hook_scale", "ln2.hook_normalized"),
+    *("attn.hook_k", "attn.hook_q", "attn.hook_v", "attn.hook_z"),
+    *("attn.hook_attn_scores", "attn.hook_pattern", "attn.hook_result"),
+    *("mlp.hook_pre", "mlp.hook_post"),
+    *("hook_attn_in", "hook_q_input", "hook_k_input", "hook_v_input", "hook_mlp_in"),
+    *("hook_attn_out", "hook_mlp_out", "hook_resid_pre", "hook_resid_mid", "hook_resid_post"),
+]
+
+
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_the_whole_ordered_hook_list_is_pinned(position: str) -> None:
+    block = list(BLOCK_HOOKS)
+    if position == "rope":
+        at = block.index("attn.hook_result") + 1
+        block[at:at] = ["attn.hook_rot_k", "attn.hook_rot_q"]
+    expected = ["hook_embed"] + ["hook_pos_embed"] * (position != "rope")
+    expected += [f"blocks.{layer}.{hook}" for layer in range(3) for hook in block]
+    expected += ["ln_final.hook_scale", "ln_final.hook_normalized", "unembed.hook_in", "unembed.hook_out"]
+    assert list(lively(position).hook_dict) == expected
+
+
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_a_cache_holds_every_hook_that_is_not_switched_off(position: str) -> None:
+    counter = lively(position)
+    _, cache = counter.run_with_cache(*inputs())
+    optional = ("hook_result", "hook_attn_in", "hook_q_input", "hook_k_input", "hook_v_input", "hook_mlp_in")
+    assert set(cache.keys()) == {name for name in counter.hook_dict if not name.endswith(optional)}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_fused_and_explicit_attention_agree(position: str, causal: bool) -> None:
+    counter = lively(position, causal)
+    fused = counter(*inputs())
+    calls = []
+    for site in ("attn_scores", "pattern"):
+        name = hook_name(site, layer=1)
+        explicit = counter.run_with_hooks(*inputs(), fwd_hooks=[(name, lambda x, hook: calls.append(hook.name))])
+        torch.testing.assert_close(explicit, fused, atol=1e-5, rtol=0)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_switched_on_hooks_fire_and_change_no_logit(position: str) -> None:
+    counter = lively(position)
+    plain = counter(*inputs())
+    switches = ("attn_result", "split_qkv_input", "attn_in", "hook_mlp_in")
+    for switch in switches:
+        getattr(counter, f"set_use_{switch}")(True)
+    logits, cache = counter.run_with_cache(*inputs())
+    torch.testing.assert_close(logits, plain, atol=1e-5, rtol=0)
+    assert set(cache.keys()) == set(counter.hook_dict)
+    attn_out = cache["result", 1].sum(-2) + counter.blocks[1].attn.b_O
+    torch.testing.assert_close(attn_out, cache["attn_out", 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_a_later_token_changes_no_earlier_logit_of_a_causal_counter(position: str) -> None:
+    token_ids, position_ids = inputs()
+    changed = token_ids.clone()
+    changed[:, 10] = (changed[:, 10] + 1) % 13
+    causal, both = lively(position), lively(position, causal=False)
+    moved = (causal(token_ids, position_ids) - causal(changed, position_ids)).abs().amax((0, 2))
+    assert moved[:10].max() == 0
+    assert moved[10] > 1e-3
+    moved = (both(token_ids, position_ids) - both(changed, position_ids)).abs().amax((0, 2))
+    assert moved[:10].min() > 1e-6
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_masked_padding_changes_nothing(causal: bool) -> None:
+    counter = lively("ape", causal)
+    token_ids, position_ids = inputs()
+    mask = torch.ones_like(token_ids, dtype=torch.bool)
+    mask[:, 15:] = False
+    padded = counter(token_ids, position_ids, mask)[:, :15]
+    torch.testing.assert_close(padded, counter(token_ids[:, :15], position_ids[:, :15]), atol=1e-5, rtol=0)
+    _, cache = counter.run_with_cache(token_ids, position_ids, mask)
+    assert cache["pattern", 0][..., 15:].max() == 0
+
+
+def test_positions_matter_to_the_schemes_that_have_them() -> None:
+    token_ids, position_ids = inputs()
+    for position in POSITION_NAMES:
+        counter = lively(position)
+        shift = (counter(token_ids, position_ids) - counter(token_ids, position_ids * 0 + position_ids[:1])).abs()
+        spread = (counter(token_ids, position_ids) - counter(token_ids, position_ids[:1].expand(4, -1) * 2)).abs()
+        assert (shift.max() > 1e-3) == (position in ("sine", "ape", "spe"))  # rope sees differences only
+        assert (spread.max() > 1e-3) == (position != "nope")
+
+
+def test_scores_are_divided_by_the_layer() -> None:
+    counter = lively("nope")
+    _, cache = counter.run_with_cache(*inputs())
+    q, k = cache["q", 2], cache["k", 2]
+    product = torch.einsum("bqhd,bkhd->bhqk", q, k) / (q.shape[-1] ** 0.5 * 3)
+    below = torch.ones(20, 20).tril().bool()
+    torch.testing.assert_close(cache["attn_scores", 2][..., below], product[..., below], atol=1e-5, rtol=0)
+
+
+def test_schemes_are_the_ones_that_configs_allow() -> None:
+    assert tuple(SCHEMES) == POSITION_NAMES
+
+
+def test_the_sine_table_is_the_textbook_one() -> None:
+    table = sine_table(128, 16)
+    assert table[7, 4].item() == pytest.approx(torch.sin(torch.tensor(7 / 10000 ** (4 / 16))).item(), abs=1e-6)
+    assert table[7, 5].item() == pytest.approx(torch.cos(torch.tensor(7 / 10000 ** (4 / 16))).item(), abs=1e-6)
+
+
+def test_the_scalar_scheme_keeps_its_column_for_the_position() -> None:
+    counter = lively("spe")
+    token_ids, position_ids = inputs()
+    _, cache = counter.run_with_cache(token_ids, position_ids)
+    torch.testing.assert_close(cache["resid_pre", 0][..., -1], position_ids / 128)
+    counter.train()(token_ids, position_ids).sum().backward()
+    assert counter.embed.W_E.grad[:, -1].abs().max() == 0
+
+
+def test_initial_weights_have_the_papers_spread_and_follow_the_seed() -> None:
+    cfg = TransformerConfig(100, "ape", n_layers=2, d_model=256, d_mlp=1024)
+    first, again, other = (build_counter(cfg, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4))
+    for name, parameter in first.named_parameters():
+        assert torch.equal(parameter, again.get_parameter(name))
+    assert not torch.equal(first.embed.W_E, other.embed.W_E)
+    assert first.blocks[0].attn.W_Q.std().item() == pytest.approx(0.02, rel=0.03)
+    assert first.blocks[0].attn.W_O.std().item() == pytest.approx(0.01, rel=0.03)
+    assert first.blocks[0].mlp.W_out.std().item() == pytest.approx(0.01, rel=0.03)
+
+
+def test_edits_through_a_hook_reach_the_logits_and_leave_nothing_behind() -> None:
+    counter = lively("ape")
+    plain = counter(*inputs())
+    edited = counter.run_with_hooks(*inputs(), fwd_hooks=[(hook_name("z", 0), lambda z, hook: z * 0)])
+    assert (edited - plain).abs().max() > 1e-2
+    assert torch.equal(counter(*inputs()), plain)
+    assert not any(point.fwd_hooks for point in counter.hook_points())
+
+
+def test_positions_are_never_assumed() -> None:
+    counter = lively("ape")
+    token_ids, position_ids = inputs()
+    with pytest.raises(CountLensError, match="position ids are an argument"):
+        counter(token_ids)
+    with counter.at_positions(position_ids):
+        bound = counter(token_ids)
+    assert torch.equal(bound, counter(token_ids, position_ids))
+    with pytest.raises(CountLensError, match="position ids are an argument"):
+        counter(token_ids)
+
+
+@pytest.mark.parametrize(
+    ("token", "position", "message"),
+    [
+        (0, 128, r"position 128 is outside 0\.\.127 \(max_position=128\): shorten the sequence"),
+        (0, -1, r"position -1 is outside 0\.\.127"),
+        (13, 0, r"token 13 is outside 0\.\.12 \(d_vocab=13\)"),
+    ],
+)
+def test_ids_outside_the_tables_are_refused(token: int, position: int, message: str) -> None:
+    with pytest.raises(CountLensError, match=message):
+        lively("ape")(torch.tensor([[token]]), torch.tensor([[position]]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"position": "rop"}, "unknown positional scheme 'rop': did you mean rope"),
+        ({"d_model": 30, "n_heads": 4}, "d_model=30 is not divisible by n_heads=4: choose n_heads from"),
+        ({"d_model": 12, "n_heads": 4, "position": "rope"}, "odd d_head=3"),
+        ({"d_model": 33, "n_heads": 1, "position": "sine"}, "d_model=33 is odd"),
+        ({"n_layers": 0}, "n_layers=0: must be at least 1"),
+    ],
+)
+def test_configs_that_cannot_be_built_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(CountLensError, match=message):
+        TransformerConfig(**{"d_vocab": 13, **settings})
