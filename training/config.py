@@ -31,6 +31,7 @@ class ModelOptions:
     d_model: int | None = None  # width
     n_heads: int | None = None  # attention heads
     d_mlp: int | None = None  # width of the MLP's hidden layer (4 * d_model)
+    init_std: float | None = None  # std of the initial weights
     causal: bool = True  # tokens see only earlier ones
 
 

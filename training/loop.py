@@ -19,12 +19,14 @@ from training.batches import Batch, draw_batch, merge_equal_rows
 from training.config import OptimiserOptions, TrainConfig
 from training.device import prepare
 from training.evaluate import Scores, evaluate
+from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
 from training.presets import model_config, task_of
 from training.run import RunFolder, TrainState
 from training.tasks import NOT_SCORED, Task, task_settings
 
 EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
+SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evaluation
 
 
 def train(run: RunFolder, progress: bool = True) -> Scores:
@@ -117,24 +119,26 @@ class _Trainer:
             desc=self.config.data.task,
         )
         started = time.perf_counter() - self.seconds
+        saved = self.seconds
         scores: dict[str, float] = {}
-        with bar, self.writer:
-            try:
-                while self.step < self.steps:
-                    loss = self._step()
-                    self.seconds = time.perf_counter() - started
-                    if self.step in snapshots:
-                        self._save(self.run.snapshot(self.step), None)
-                    if self.step % (self.config.record.eval_every or 1) == 0 or self.step == self.steps:
-                        scores = self._evaluate(float(loss))
-                        self.run.save_state(self._state())
-                    bar.update()
-                    if self.step % 10 == 0 or self.step == self.steps:
-                        shown = [f"{name}={value:.1f}" for name, value in scores.items()]
-                        bar.set_postfix_str(", ".join([f"loss={float(loss):.4f}", *shown]))
-            except KeyboardInterrupt:
-                self.run.save_state(self._state())
-                raise
+        with bar, self.writer, stop_requested() as stopping:
+            while self.step < self.steps:
+                loss = self._step()
+                self.seconds = time.perf_counter() - started
+                if self.step in snapshots:
+                    self._save(self.run.snapshot(self.step), None)
+                evaluating = self.step % (self.config.record.eval_every or 1) == 0 or self.step == self.steps
+                if evaluating:
+                    scores = self._evaluate(float(loss))
+                if evaluating or stopping() or self.seconds - saved > SECONDS_BETWEEN_SAVES:
+                    self.run.save_state(self._state())
+                    saved = self.seconds
+                if stopping():
+                    raise KeyboardInterrupt
+                bar.update()
+                if self.step % 10 == 0 or self.step == self.steps:
+                    shown = [f"{name}={value:.1f}" for name, value in scores.items()]
+                    bar.set_postfix_str(", ".join([f"loss={float(loss):.4f}", *shown]))
         self._save(self.run.last, scores or None)
 
     def _step(self) -> Tensor:

@@ -26,7 +26,7 @@ class MetricsWriter:
         if self._events is not None:
             self._events.close()
 
-    def write(self, numbers: dict[str, float], by_position: dict[str, list[float | None]]) -> None:
+    def write(self, numbers: dict[str, float | int], by_position: dict[str, list[float | None]]) -> None:
         """Adds an evaluation: its numbers, and the accuracy at each position of each split."""
         self._run.append_metrics({**numbers, "by_position": by_position})
         if self._events is not None:

@@ -22,6 +22,7 @@ class Recipe:
     n_layers: int
     d_model: int
     n_heads: int
+    init_std: float
     steps: int
     batch_size: int
     lr: float
@@ -37,13 +38,14 @@ SMALL = Recipe(
     n_layers=2,
     d_model=64,
     n_heads=4,
+    init_std=0.1,
     steps=2000,
-    batch_size=32,
-    lr=1e-3,
+    batch_size=16,
+    lr=2e-3,
     warmup_steps=100,
     schedule="cosine",
-    weight_decay=0.01,
-    clip=1.0,
+    weight_decay=0.3,
+    clip=10.0,
     eval_every=100,
     eval_rows=256,
 )
@@ -51,6 +53,7 @@ PAPER = Recipe(
     n_layers=2,
     d_model=1024,
     n_heads=8,
+    init_std=0.02,
     steps=312_500,
     batch_size=32,
     lr=1e-4,

@@ -140,7 +140,7 @@ class Task(ABC):
     def _pad(self) -> int:
         return self.plain_vocabulary.id(PAD)
 
-    def _widen(self, token_ids: TokenIds, width: int) -> TokenIds:
+    def _widen(self, token_ids: TokenIds, width: int) -> Int[Tensor, "batch wider"]:
         return torch.nn.functional.pad(token_ids, (0, width - token_ids.shape[1]), value=self._pad)
 
     def _finish(self, token_ids: TokenIds) -> Rows:

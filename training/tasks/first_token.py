@@ -1,6 +1,7 @@
 """First-token recognition, among equal tokens and among different ones (paper, appendices D and E)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -31,7 +32,7 @@ class FirstTokenHomogeneous(Task):
     def name(self) -> str:
         return "first_tok_homogeneous"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((OTHER, FIRST, PAD, "a"))
 
@@ -69,7 +70,7 @@ class FirstTokenHeterogeneous(FirstTokenHomogeneous):
     def name(self) -> str:
         return "first_tok_heterogeneous"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((*(str(kind) for kind in range(self.n_kinds)), OTHER, FIRST, PAD))
 

@@ -1,6 +1,7 @@
 """Modular counting (paper, section 4; table 1, bottom)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -34,7 +35,7 @@ class Modular(Task):
     def name(self) -> str:
         return f"mod{self.base}"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         # The paper's file writes its first token as `0`.
         return number_vocabulary(max(self.ood_length, self.base), "a", aliases={"0": BOS} if self.bos else None)

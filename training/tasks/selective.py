@@ -1,6 +1,7 @@
 """Selective counting, plain and modular (paper, section 4; table 1, bottom)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -54,7 +55,7 @@ class Selective(Task):
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - 1
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return number_vocabulary(max(self.ood_length, self.n_kinds - 1))
 

@@ -1,6 +1,7 @@
 """Counting on from a given number, and counting taught by a helper token (paper, section 4; table 1, middle)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -27,7 +28,7 @@ class ShiftedStart(Task):
     def name(self) -> str:
         return "shifted_start"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return number_vocabulary(self.ood_length, SYMBOL)
 
@@ -75,7 +76,7 @@ class HelperToken(ShiftedStart):
     def name(self) -> str:
         return "helper"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return number_vocabulary(self.ood_length, SYMBOL, HELPER)
 

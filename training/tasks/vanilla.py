@@ -1,6 +1,7 @@
 """Vanilla counting with the succession sequence beside it (paper, section 4; table 1, top)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -28,7 +29,7 @@ class VanillaSuccession(Task):
     def name(self) -> str:
         return "vanilla_succession"
 
-    @property
+    @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return number_vocabulary(self.ood_length, "a")
 
