@@ -12,6 +12,7 @@ from models.config import TransformerConfig
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import ModelOptions, TrainConfig, architecture_name
+from training.policies import get_policy
 from training.tasks import Task, check_sound, make_task
 
 
@@ -65,11 +66,11 @@ PAPER = Recipe(
     eval_rows=1024,
 )
 
-# Where `small` differs from SMALL, by task, then by architecture ("*" for all). Later keys win.
+# Where `small` differs from SMALL, by task (without its base), then by architecture ("*" for all).
 SMALL_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     "first_tok_homogeneous": {"*": {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 3e-3}},
     "first_tok_heterogeneous": {"*": {"n_layers": 1, "d_model": 4, "n_heads": 1, "lr": 3e-3}},
-    "mod10": {
+    "mod": {
         "*": {"steps": 1500},
         "sine": {"d_model": 256, "steps": 1500, "lr": 1e-3},
     },
@@ -78,7 +79,7 @@ SMALL_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
 
 def small_recipe(task: str, architecture: str) -> Recipe:
     """CPU minutes."""
-    changes = SMALL_CHANGES.get(task, {})
+    changes = SMALL_CHANGES.get(task.rstrip("0123456789"), {})
     return replace(SMALL, **(changes.get("*", {}) | changes.get(architecture, {})))
 
 
@@ -121,6 +122,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
         record=_fill(config.record, recipe),
     )
     check_sound(task, data.max_position or 0)
+    get_policy(data.policy)
     for group, name in (("optimiser", "steps"), ("optimiser", "batch_size"), ("record", "eval_every")):
         value = getattr(getattr(resolved, group), name)
         if value < 1:

@@ -5,6 +5,7 @@ from pathlib import Path
 from models.errors import CountLensError
 from models.find import RUNS
 from training.config import TrainConfig
+from training.device import prepare
 from training.loop import train
 from training.presets import describe, resolve, run_name
 from training.run import RunFolder
@@ -19,7 +20,9 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, pro
         if run.finished:
             print(f"{resume} is finished already.")
     else:
-        run = RunFolder.create(out or RUNS / run_name(config), resolve(config))
+        resolved = resolve(config)
+        prepare(resolved.hardware)  # an option that this machine lacks is refused before a folder is made
+        run = RunFolder.create(out or RUNS / run_name(config), resolved)
     settings = run.config()
     bos = " with bos" if settings.data.bos else ""
     print(

@@ -1,0 +1,179 @@
+"""The command line, as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import COMMANDS, main
+
+TINY = [
+    "train",
+    "--task",
+    "mod10",
+    "--train-length",
+    "5",
+    "--ood-length",
+    "10",
+    "--n-layers",
+    "1",
+    "--d-model",
+    "8",
+    "--n-heads",
+    "1",
+    "--steps",
+    "6",
+    "--eval-every",
+    "3",
+    "--eval-rows",
+    "8",
+    "--quiet",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    main([*TINY, "--out", str(folder)])
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    main([str(arg) for arg in args])
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    """The one line that a command which cannot be carried out prints."""
+    with pytest.raises(SystemExit) as exit_:
+        main([str(arg) for arg in args])
+    assert exit_.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("countlens: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_training_says_how_well_it_counts_and_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, *TINY, "--out", tmp_path / "run")
+    assert "mod10: ape, 1 layers, 8 wide, 1 heads, seed 0" in out
+    assert "in distribution" in out
+    assert "out of distribution" in out
+    assert str(tmp_path / "run/model.safetensors") in out
+
+
+def test_a_run_goes_into_runs_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(TINY)
+    assert (tmp_path / "runs/mod10/ape-1L-8d-1h-5to10/seed0/model.safetensors").is_file()
+
+
+def test_eval_prints_one_object_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in (run, run / "model.safetensors", run / "last.safetensors"):
+        scores = json.loads(printed(capsys, "eval", target, "--json", "--rows", 16))
+        assert set(scores) == {"ind", "ood"}
+        assert all(0 <= value <= 100 for value in scores.values())
+    assert "ind" in printed(capsys, "eval", run)
+
+
+def test_eval_scores_a_data_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "rows.jsonl"
+    data.write_text('[["a", "a"], ["1", "2"]]\n[["a"], ["1"]]\n')
+    scores = json.loads(printed(capsys, "eval", run, "--data", data, "--json"))
+    assert set(scores) == {"accuracy", "scored", "lines"}
+    assert (scores["scored"], scores["lines"]) == (3, 2)
+    assert "3 scored tokens in 2 lines" in printed(capsys, "eval", run, "--data", data)
+
+
+def test_the_score_in_the_file_is_the_score_that_eval_gives(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (listed,) = json.loads(printed(capsys, "list", run.parent, "--json"))
+    scores = json.loads(printed(capsys, "eval", run, "--json"))
+    assert (listed["ind"], listed["ood"]) == (scores["ind"], scores["ood"])
+
+
+def test_list_names_every_counter_and_says_which_is_broken(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/model.safetensors").write_bytes((run / "model.safetensors").read_bytes())
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/model.safetensors").write_bytes(b"oops")
+    listed = {counter["name"]: counter for counter in json.loads(printed(capsys, "list", tmp_path, "--json"))}
+    assert listed["good"]["task"] == "mod10"
+    assert listed["good"]["scheme"] == "ape"
+    assert "truncated" in listed["bad"]["error"]
+    text = printed(capsys, "list", tmp_path)
+    assert "good" in text
+    assert "broken" in text
+
+
+def test_list_says_so_when_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no counters yet" in printed(capsys, "list", tmp_path)
+    assert "is no folder" in refused(capsys, "list", tmp_path / "nowhere")
+
+
+def test_tasks_shows_all_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    described = {task["name"]: task for task in json.loads(printed(capsys, "tasks", "--json"))}
+    assert len(described) == 9
+    assert described["mod10"]["examples"][0][1][:3] == ["1", "2", "3"]
+    assert "selective_mod4" in printed(capsys, "tasks")
+
+
+def test_export_writes_both_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for format in ("hooked-transformer", "bridge"):
+        printed(capsys, "export", run, tmp_path / format, "--format", format)
+        assert {path.name for path in (tmp_path / format).iterdir()} == {"model.safetensors", "config.json"}
+    assert "already holds a model" in refused(capsys, "export", run, tmp_path / "bridge")
+
+
+def test_resume_of_a_finished_run_says_so(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (run / "model.safetensors").read_bytes()
+    assert "is finished already" in printed(capsys, "train", "--resume", run, "--quiet")
+    assert (run / "model.safetensors").read_bytes() == before
+    assert "brings the run's own options" in refused(capsys, "train", "--resume", run, "--seed", 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("train --task mod_10", "did you mean mod10"),
+        ("train --position rop", "did you mean rope"),
+        ("train --d-model 30 --n-heads 4", "not divisible"),
+        ("train --max-position 20", "more than max_position=20"),
+        ("train --device cuda", "device 'cuda' is not there"),
+        ("train --device cpu --bf16", "--bf16 is for CUDA"),
+        ("eval no/such/counter", "unknown checkpoint"),
+        ("train --resume /nowhere", "holds no run"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(capsys, *args.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_out_folder_with_another_run_is_left_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert "already holds another run" in refused(capsys, *TINY, "--seed", 9, "--out", run)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_needs_neither_torch_nor_transformer_lens(command: str) -> None:
+    code = (
+        "import sys; from app.cli import main\n"
+        f"try: main({[command, '--help'] if command else ['--help']})\n"
+        "except SystemExit as end: assert end.code == 0, end.code\n"
+        "slow = {'torch', 'transformer_lens', 'numpy', 'streamlit'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "usage: countlens" in done.stdout

@@ -1,0 +1,110 @@
+"""Scores: against counters whose answers are known, and on data files."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.config import TransformerConfig
+from models.counter import Counter
+from models.errors import CountLensError
+from training.datafile import evaluate_file
+from training.evaluate import evaluate
+from training.tasks import Task, make_task
+
+
+class Oracle(Counter):
+    """Answers by the task's own labeller, and wrongly from a given column on."""
+
+    def __init__(self, task: Task, wrong_from: int = 1000) -> None:
+        super().__init__()
+        self.cfg = TransformerConfig(task.vocab.size)
+        self.task, self.wrong_from = task, wrong_from
+        self.anything = nn.Parameter(torch.zeros(1))
+        self.rows = 0
+
+    def _logits(self, token_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        self.rows += len(token_ids)
+        answers = self.task.label(token_ids).clamp(min=0)
+        answers[:, self.wrong_from :] = (answers[:, self.wrong_from :] + 1) % self.cfg.d_vocab
+        return torch.nn.functional.one_hot(answers, self.cfg.d_vocab).float()
+
+
+@pytest.mark.parametrize("name", ["mod10", "helper", "selective", "first_tok_homogeneous", "shifted_start"])
+def test_a_counter_that_is_always_right_scores_100_everywhere(name: str) -> None:
+    task = make_task(name)
+    scores = evaluate(Oracle(task), task, "shifted", rows=64)
+    assert set(scores.summary().values()) == {100.0}
+    for split in task.splits:
+        assert set(scores.by_position[split]) <= {100.0, None}
+
+
+def test_ood_is_scored_beyond_the_training_positions_only() -> None:
+    task = make_task("mod10")
+    at_the_border = evaluate(Oracle(task, wrong_from=50), task, "shifted", rows=64)
+    assert (at_the_border.ind, at_the_border.ood) == (100.0, 0.0)
+    assert at_the_border.by_position["ood"][49:51] == [None, 0.0]
+    one_more = evaluate(Oracle(task, wrong_from=51), task, "shifted", rows=64)
+    assert one_more.ood > 0
+    one_less = evaluate(Oracle(task, wrong_from=49), task, "shifted", rows=64)
+    assert one_less.ind == 98.0
+    assert one_less.by_position["ind"][48:] == [100.0, 0.0]
+
+
+def test_merged_rows_count_as_often_as_they_were_drawn() -> None:
+    """OOD accuracy of a counter that is right up to column 75, against the drawn lengths themselves."""
+    task = make_task("mod10")
+    counter = Oracle(task, wrong_from=75)
+    scores = evaluate(counter, task, "contiguous", rows=400, seed=3)
+    assert counter.rows < 150  # 50 lengths and one IND row, not 800 rows
+    lengths = task.sample("ood", 400, torch.Generator().manual_seed(3)).lengths
+    right, scored = (lengths.clamp(max=75) - 50).sum(), (lengths - 50).sum()
+    assert scores.ood == pytest.approx(100 * right.item() / scored.item(), abs=1e-3)
+
+
+def test_scoring_leaves_the_counter_in_its_mode() -> None:
+    task = make_task("mod10")
+    counter = Oracle(task).train()
+    evaluate(counter, task, "shifted", rows=4)
+    assert counter.training
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_data_files_in_the_papers_format_are_scored_at_their_labels(tmp_path: Path) -> None:
+    task = make_task("mod10", bos=True)
+    data = write(tmp_path / "rows.jsonl", [["0", "a", "a"], ["-1", "1", "2"]], [["<bos>", "a"], ["-1", "7"]])
+    scores = evaluate_file(Oracle(task), task, "shifted", data)
+    assert (scores.scored, scores.lines) == (3, 2)
+    assert scores.accuracy == pytest.approx(200 / 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[["a"], ["1"]]\n[["a", "a"], ["1"]]', "line 2: 2 tokens and 1 labels"),
+        ('[["a"], ["1"]]\nhello', r'line 2: expected \[\["a", "a"\], \["1", "2"\]\]'),
+        ('{"tokens": 3}', "line 1: expected"),
+        ('[["b"], ["1"]]', "line 1: unknown token 'b'"),
+        ('[["a"], ["one"]]', "line 1: unknown label 'one'"),
+        (json.dumps([["a"] * 129, ["1"] * 129]), "line 1: 129 tokens are more than the counter's max_position=128"),
+        ('[["a"], ["-1"]]', "nothing to score"),
+        ("", "is empty"),
+    ],
+)
+def test_a_bad_data_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    task = make_task("mod10")
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(CountLensError, match=message):
+        evaluate_file(Oracle(task), task, "shifted", tmp_path / "rows.jsonl")
+
+
+def test_a_missing_data_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    task = make_task("mod10")
+    with pytest.raises(CountLensError, match="cannot read"):
+        evaluate_file(Oracle(task), task, "shifted", tmp_path / "rows.jsonl")

@@ -1,0 +1,98 @@
+"""Presets, names and the optimiser's schedule."""
+
+from dataclasses import replace
+
+import pytest
+
+from models.errors import CountLensError
+from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
+from training.loop import lr_factor
+from training.presets import model_config, preset_recipe, resolve, run_name
+from training.tasks import TASKS
+
+
+def config(task: str = "mod10", preset: str = "small", **model: object) -> TrainConfig:
+    return TrainConfig(preset=preset, data=TaskOptions(task=task), model=ModelOptions(**model))
+
+
+@pytest.mark.parametrize("preset", ["small", "paper"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("position", ["nope", "sine", "ape", "rope", "spe"])
+def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, position: str, preset: str) -> None:
+    resolved = resolve(config(task, preset, position=position))
+    options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
+    assert all(value is not None for group in options for value in vars(group).values())
+    assert resolve(resolved) == resolved
+    assert TrainConfig.from_dict(resolved.to_dict()) == resolved
+
+
+def test_the_paper_preset_is_the_papers() -> None:
+    resolved = resolve(config(preset="paper", n_layers=4))
+    model = model_config(resolved)
+    assert (model.d_model, model.n_heads, model.d_mlp, model.n_layers, model.init_std) == (1024, 8, 4096, 4, 0.02)
+    assert (model.max_position, model.d_vocab) == (128, 103)  # 0..100, <pad>, a... as many as the task has
+    optimiser = resolved.optimiser
+    assert (optimiser.lr, optimiser.warmup_steps, optimiser.schedule) == (1e-4, 3000, "constant")
+    assert (optimiser.batch_size, optimiser.steps, optimiser.clip, optimiser.weight_decay) == (32, 312_500, 1.0, 0.01)
+    assert resolved.record.eval_every == 30_000
+
+
+def test_what_is_given_wins_over_the_preset() -> None:
+    given = replace(config(d_model=128), optimiser=OptimiserOptions(lr=5e-4))
+    resolved = resolve(given)
+    assert (resolved.model.d_model, resolved.model.d_mlp, resolved.optimiser.lr) == (128, 512, 5e-4)
+    assert resolved.optimiser.steps == preset_recipe(given).steps
+
+
+@pytest.mark.parametrize(("ood", "max_position"), [(50, 64), (100, 128), (200, 256)])
+def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_position: int) -> None:
+    data = TaskOptions(task="shifted_start", train_length=25, ood_length=ood)
+    assert resolve(TrainConfig(data=data)).data.max_position == max_position
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "name"),
+    [
+        ({}, {}, "mod10/ape-2L/seed0"),
+        ({"bos": True}, {"position": "nope", "n_layers": 1}, "mod10-bos/nope-1L/seed0"),
+        ({}, {"d_model": 48}, "mod10/ape-2L-48d/seed0"),
+        ({"task": "first_tok_heterogeneous"}, {"position": "nope", "causal": False}, "{task}/nope-1L-noncausal/seed0"),
+        ({"task": "shifted_start", "train_length": 25, "ood_length": 200}, {}, "{task}/ape-2L-25to200/seed0"),
+        ({"policy": "randomised"}, {}, "mod10/ape-2L-randomised/seed0"),
+    ],
+)
+def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:
+    options = TaskOptions(**data)
+    assert run_name(TrainConfig(data=options, model=ModelOptions(**model))) == name.format(task=options.task)
+
+
+def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
+    assert run_name(TrainConfig(preset="paper", seed=3)) == "mod10/ape-2L-paper/seed3"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (config(preset="smal"), "unknown preset 'smal': did you mean small"),
+        (config(family="transformers"), "unknown family 'transformers': did you mean transformer"),
+        (config(position="rop"), "unknown positional scheme"),
+        (config(task="mod_10"), "unknown task"),
+        (config(d_model=30), "not divisible by n_heads"),
+        (TrainConfig(data=TaskOptions(max_position=64)), "rows of up to 100 tokens, more than max_position=64"),
+        (TrainConfig(data=TaskOptions(policy="shift")), "unknown position policy 'shift': did you mean shifted"),
+        (TrainConfig(optimiser=OptimiserOptions(steps=0)), "steps=0: must be at least 1"),
+    ],
+)
+def test_configs_that_cannot_be_trained_are_refused_before_anything_is_written(
+    changed: TrainConfig, message: str
+) -> None:
+    with pytest.raises(CountLensError, match=message):
+        resolve(changed)
+
+
+def test_the_learning_rate_warms_up_and_then_falls_or_stays() -> None:
+    cosine = OptimiserOptions(steps=110, warmup_steps=10, schedule="cosine")
+    assert [round(lr_factor(step, cosine), 3) for step in (0, 4, 9, 10, 60, 110)] == [0.1, 0.5, 1.0, 1.0, 0.5, 0.0]
+    constant = replace(cosine, schedule="constant")
+    assert [lr_factor(step, constant) for step in (4, 10, 109)] == [0.5, 1.0, 1.0]
+    assert lr_factor(0, replace(constant, warmup_steps=0)) == 1.0
