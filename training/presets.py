@@ -67,12 +67,14 @@ PAPER = Recipe(
 )
 
 # Where `small` differs from SMALL, by task (without its base), then by architecture ("*" for all).
+FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_size": 32}
 SMALL_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
-    "first_tok_homogeneous": {"*": {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 3e-3}},
-    "first_tok_heterogeneous": {"*": {"n_layers": 1, "d_model": 4, "n_heads": 1, "lr": 3e-3}},
+    "first_tok_homogeneous": {"*": FIRST_TOKEN},
+    "first_tok_heterogeneous": {"*": FIRST_TOKEN | {"d_model": 4}},
     "mod": {
         "*": {"steps": 1500},
-        "sine": {"d_model": 256, "steps": 1500, "lr": 1e-3},
+        "sine": {"d_model": 256, "steps": 1000, "lr": 1e-3, "batch_size": 32, "weight_decay": 0.01, "init_std": 0.02},
+        "spe": {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
     },
 }
 

@@ -11,26 +11,9 @@ import pytest
 from app.cli import COMMANDS, main
 
 TINY = [
-    "train",
-    "--task",
-    "mod10",
-    "--train-length",
-    "5",
-    "--ood-length",
-    "10",
-    "--n-layers",
-    "1",
-    "--d-model",
-    "8",
-    "--n-heads",
-    "1",
-    "--steps",
-    "6",
-    "--eval-every",
-    "3",
-    "--eval-rows",
-    "8",
-    "--quiet",
+    *("train", "--task", "mod10", "--train-length", "5", "--ood-length", "10", "--quiet"),
+    *("--n-layers", "1", "--d-model", "8", "--n-heads", "1"),
+    *("--steps", "6", "--eval-every", "3", "--eval-rows", "8"),
 ]
 
 

@@ -1,0 +1,1 @@
+"""Pictures: pure functions from results to plotly figures, shared by reports and pages."""
