@@ -15,7 +15,8 @@ help:
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 
 demo: install
-	$(BIN)/countlens train --task mod10 --position ape --seed 0 --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+	rm -rf runs/demo
+	$(BIN)/countlens train --task mod10 --position ape --out runs/demo
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 -q
@@ -46,7 +47,7 @@ lock: install
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-tools
 	$(BIN)/pip-compile --quiet --strip-extras --all-extras --all-build-deps --allow-unsafe --no-header \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
-	sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9.]+/\1/' requirements.lock
+	sed -i.old -E 's/^(torch==[0-9.]+)\+[a-z0-9.]+/\1/' requirements.lock && rm requirements.lock.old
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from models.counter import Counter
 from models.errors import CountLensError
@@ -45,15 +45,9 @@ def load_counter(name_or_path: str | Path, device: str | torch.device = "cpu") -
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
     """A safetensors file, whole or not at all."""
+    content = save(tensors, metadata)
     with atomic_path(path) as unfinished:
-        try:
-            save_file(tensors, unfinished, metadata)
-        except SafetensorError as error:  # its message carries the system's error, its type does not
-            code = next((code for code in _SYSTEM_ERRORS if f"os error {code}" in str(error)), None)
-            raise OSError(code, str(error)) from error
-
-
-_SYSTEM_ERRORS = (28, 122, 13, 30)  # ENOSPC, EDQUOT, EACCES, EROFS
+        unfinished.write_bytes(content)  # safetensors' own writer ignores the umask
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:

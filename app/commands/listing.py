@@ -43,6 +43,7 @@ def describe_counter(name: str, path: Path) -> dict[str, Any]:
         "step": info.step,
         "ind": info.scores.get("ind"),
         "ood": info.scores.get("ood"),
+        "scores": info.scores,
     }
 
 

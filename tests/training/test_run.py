@@ -1,5 +1,6 @@
 """Runs on disk: whatever stops one, it goes on and ends as if nothing had happened."""
 
+import errno
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from models import checkpoint, files
+from models import files
 from models.errors import CountLensError
 from training import loop
 from training.config import TrainConfig
@@ -140,16 +141,16 @@ def test_a_full_disk_loses_nothing_that_was_saved(
     tmp_path: Path, tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, whole = (RunFolder.create(tmp_path / name, tiny) for name in ("run", "whole"))
-    real_save, calls = checkpoint.save_file, []
+    real_write, calls = Path.write_bytes, []
 
-    def full(tensors: object, path: Path, metadata: object) -> None:
+    def full(path: Path, content: bytes) -> int:
         calls.append(path)
         if len(calls) == 6:
-            path.write_bytes(b"half")
-            raise checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
-        real_save(tensors, path, metadata)
+            real_write(path, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_write(path, content)
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(CountLensError, match="free some space"):
         train(run, progress=False)
     assert not list(run.path.rglob("*.unfinished"))

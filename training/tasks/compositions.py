@@ -18,7 +18,7 @@ def sample_compositions(
     cumulative = _part_distributions(n_parts, largest).to(generator.device)
     left, parts = totals, []
     for part in range(n_parts):
-        u = torch.rand(len(totals), 1, generator=generator, device=generator.device, dtype=torch.float64)
+        u = torch.rand(len(totals), 1, generator=generator, device=generator.device)
         drawn = (u >= cumulative[part, left]).sum(1)
         parts.append(drawn)
         left = left - drawn
@@ -32,7 +32,7 @@ def _part_distributions(n_parts: int, largest: int) -> Float[Tensor, "n_parts to
     for _ in range(n_parts):
         before = ways[-1]
         ways.append([sum(before[max(0, t - largest) : t + 1]) for t in range(len(before))])
-    table = torch.ones(n_parts, n_parts * largest + 1, largest, dtype=torch.float64)
+    table = torch.ones(n_parts, n_parts * largest + 1, largest)
     for part in range(n_parts):
         after, here = ways[n_parts - part - 1], ways[n_parts - part]
         for total, n_ways in enumerate(here):

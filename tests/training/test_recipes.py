@@ -1,0 +1,40 @@
+"""The recipes of the preset `small` do what the README says they do; minutes, so `make test-all` runs them."""
+
+from pathlib import Path
+
+import pytest
+from training import RunFolder, TrainConfig, resolve, train
+from training.config import ModelOptions, TaskOptions
+
+pytestmark = pytest.mark.slow
+
+
+def best_of(seeds: int, task: str, position: str, tmp_path: Path) -> tuple[float, float]:
+    """IND and OOD of the best seed."""
+    pairs = []
+    for seed in range(seeds):
+        config = TrainConfig(seed=seed, data=TaskOptions(task=task), model=ModelOptions(position=position))
+        scores = train(RunFolder.create(tmp_path / str(seed), resolve(config)), progress=False)
+        pairs.append((scores.ind, scores.ood))
+    return max(pairs, key=sum)
+
+
+@pytest.mark.parametrize(("position", "recognised"), [("ape", 1), ("sine", 1), ("spe", 1), ("nope", 0), ("rope", 0)])
+def test_who_recognises_the_first_of_equal_tokens(position: str, recognised: int, tmp_path: Path) -> None:
+    ind, ood = best_of(3, "first_tok_homogeneous", position, tmp_path)
+    assert (ind >= 99, ood >= 99) == ((True, True) if recognised else (False, False))
+    if not recognised:
+        assert (ind, ood) == (0.0, 0.0)
+
+
+def test_learned_positions_count_modulo_10_past_the_training_length(tmp_path: Path) -> None:
+    ind, ood = best_of(3, "mod10", "ape", tmp_path)
+    assert ind >= 99
+    assert ood >= 95
+
+
+@pytest.mark.parametrize("position", ["nope", "rope"])
+def test_who_cannot_see_the_first_token_stays_at_chance(position: str, tmp_path: Path) -> None:
+    ind, ood = best_of(1, "mod10", position, tmp_path)
+    assert 5 < ind < 15
+    assert 5 < ood < 15
