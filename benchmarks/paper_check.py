@@ -49,6 +49,7 @@ def main() -> None:
         for seed in range(arguments.seeds)
         for task, scheme in GRID
     ]
+    configs.sort(key=lambda config: resolve(config).model.d_model or 0)  # the quick ones first
     rows = []
     with multiprocessing.get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
         for row in pool.imap_unordered(run_one, configs):

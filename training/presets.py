@@ -73,7 +73,7 @@ SMALL_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     "first_tok_heterogeneous": {"*": FIRST_TOKEN | {"d_model": 4}},
     "mod": {
         "*": {"steps": 1500},
-        "sine": {"d_model": 256, "steps": 1000, "lr": 1e-3, "batch_size": 32, "weight_decay": 0.01, "init_std": 0.02},
+        "sine": {"d_model": 256, "n_heads": 1, "steps": 2000, "lr": 1e-3, "init_std": 0.02},
         "spe": {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
     },
 }
