@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{'d_model':>8} {'layers':>7} {'heads':>6} {'counter ms':>11} {'lean ms':>9} {'ratio':>6}")
     for d_model, n_layers, n_heads in SHAPES:
         generator = torch.Generator().manual_seed(0)
-        cfg = TransformerConfig(103, "ape", 128, n_layers, d_model, n_heads, 4 * d_model)
+        cfg = TransformerConfig(103, "ape", n_heads, 4 * d_model, n_layers=n_layers, d_model=d_model)
         counter = build_counter(cfg, generator)
         lean = LeanTransformer(103, 128, n_layers, d_model, n_heads, 4 * d_model)
         copy_weights(lean, counter.state_dict())

@@ -1,7 +1,7 @@
 """What a counter is, as data: frozen configs that rebuild it exactly. No torch here, so that the
 command line can read them at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from models.errors import CountLensError, unknown
@@ -11,14 +11,32 @@ POSITION_NAMES: tuple[str, ...] = get_args(PositionName)
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
-    """A pre-LN GPT-2 decoder with ReLU, as the paper trains it."""
+class CounterConfig:
+    """What every family has."""
 
     d_vocab: int  # tokens in the vocabulary
+    max_position: int = field(default=128, kw_only=True)  # position ids are 0..max_position-1
+    n_layers: int = field(default=2, kw_only=True)  # blocks
+    d_model: int = field(default=64, kw_only=True)  # width of the residual stream
+
+    def __post_init__(self) -> None:
+        self._at_least_one("d_vocab", "max_position", "n_layers", "d_model")
+
+    def _at_least_one(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise CountLensError(f"{name}={getattr(self, name)}: must be at least 1")
+
+    @property
+    def n_ctx(self) -> int:
+        return self.max_position
+
+
+@dataclass(frozen=True)
+class TransformerConfig(CounterConfig):
+    """A pre-LN GPT-2 decoder with ReLU, as the paper trains it."""
+
     position: str = "nope"  # positional scheme: nope, sine, ape, rope or spe
-    max_position: int = 128  # position ids are 0..max_position-1
-    n_layers: int = 2  # blocks
-    d_model: int = 64  # width of the residual stream
     n_heads: int = 4  # attention heads a block; each is d_model / n_heads wide
     d_mlp: int = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
@@ -31,11 +49,10 @@ class TransformerConfig:
     use_hook_mlp_in: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("n_heads", "d_mlp")
         if self.position not in POSITION_NAMES:
             raise unknown("positional scheme", self.position, POSITION_NAMES)
-        for name in ("d_vocab", "max_position", "n_layers", "d_model", "n_heads", "d_mlp"):
-            if getattr(self, name) < 1:
-                raise CountLensError(f"{name}={getattr(self, name)}: must be at least 1")
         if self.d_model % self.n_heads:
             raise CountLensError(
                 f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}: "
@@ -55,10 +72,6 @@ class TransformerConfig:
         return self.d_model // self.n_heads
 
     @property
-    def n_ctx(self) -> int:
-        return self.max_position
-
-    @property
     def act_fn(self) -> str:
         return "relu"
 
@@ -73,3 +86,92 @@ class TransformerConfig:
     @property
     def n_key_value_heads(self) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(CounterConfig):
+    """What the recurrent families share. They have no positions: position ids are accepted and ignored."""
+
+    embed_std: float = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
+    dropout: float = 0.0  # on what a block adds, while training
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.dropout < 1:
+            raise CountLensError(f"dropout={self.dropout}: must be at least 0 and below 1")
+
+    @property
+    def causal(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class RNNConfig(RecurrentConfig):
+    """A plain Elman RNN (tanh) stack: no norm, no residual stream."""
+
+
+@dataclass(frozen=True)
+class LSTMConfig(RecurrentConfig):
+    """A plain LSTM stack: no norm, no residual stream."""
+
+
+@dataclass(frozen=True)
+class S4Config(RecurrentConfig):
+    """S4-LegS with the full diagonal-plus-low-rank state matrix, pre-LN blocks with GELU and GLU."""
+
+    d_state: int = 64  # size of the state of each channel; half as many conjugate pairs are kept
+    dt_min: float = 1e-3  # smallest initial step
+    dt_max: float = 0.1  # largest initial step
+    kernel_length: int = 128  # the stored C belongs to a kernel of this length
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("kernel_length")
+        if self.d_state < 2 or self.d_state % 2:
+            raise CountLensError(f"d_state={self.d_state}: must be even, for conjugate pairs")
+
+
+@dataclass(frozen=True)
+class MambaConfig(RecurrentConfig):
+    """Mamba (S6): pre-RMSNorm blocks, selective state space, head tied to the embedding."""
+
+    d_state: int = 16  # size of the state of each inner channel
+    d_conv: int = 4  # width of the causal convolution
+    expand: int = 2  # inner channels a column of the residual stream
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("d_state", "d_conv", "expand")
+
+    @property
+    def d_inner(self) -> int:
+        return self.expand * self.d_model
+
+    @property
+    def dt_rank(self) -> int:
+        return -(-self.d_model // 16)
+
+
+@dataclass(frozen=True)
+class RWKV6Config(RecurrentConfig):
+    """RWKV-6 (Finch): time mix with data-dependent decay and token shift, then channel mix."""
+
+    d_head: int = 64  # width of a head; d_model is a multiple of it
+    shift_rank: int = 32  # of the low-rank token shift
+    decay_rank: int = 64  # of the low-rank decay
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("d_head", "shift_rank", "decay_rank")
+        if self.d_model % self.d_head:
+            raise CountLensError(
+                f"d_model={self.d_model} is not divisible by d_head={self.d_head}: choose another d_head"
+            )
+
+    @property
+    def n_heads(self) -> int:
+        return self.d_model // self.d_head
+
+    @property
+    def d_ffn(self) -> int:
+        return int(3.5 * self.d_model) // 32 * 32 or 32

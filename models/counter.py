@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from transformer_lens import ActivationCache, HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from models.config import TransformerConfig
 from models.errors import CountLensError
 from models.info import CheckpointInfo
 
@@ -32,7 +31,7 @@ def listening(*hook_points: HookPoint) -> bool:
 class Counter(HookedRootModule):  # type: ignore[misc]
     """A hooked sequence model: `forward(token_ids, position_ids) -> logits`, `cfg`, `blocks.{l}.hook_resid_*`."""
 
-    cfg: TransformerConfig
+    cfg: Any  # the family's config
     info: CheckpointInfo | None = None  # what its checkpoint file says of it, when it was loaded from one
     ignores_positions: ClassVar[bool] = False
 
@@ -72,6 +71,9 @@ class Counter(HookedRootModule):  # type: ignore[misc]
                 "differ: give one position id for each token"
             )
         _check_range("token", token_ids, self.cfg.d_vocab, "d_vocab", "encode with the task's own vocabulary")
+        self._check_positions(position_ids)
+
+    def _check_positions(self, position_ids: PositionIds) -> None:
         _check_range(
             "position",
             position_ids,
@@ -90,7 +92,13 @@ class Counter(HookedRootModule):  # type: ignore[misc]
             _bound_position_ids.reset(token)
 
     def run_with_cache(self, *args: Any, **kwargs: Any) -> tuple[Logits, ActivationCache]:
-        """Logits and an `ActivationCache` of every hook point that fired."""
+        """Logits and an `ActivationCache` of every hook point that fired.
+
+        `hook_state_step` fires once a position, so a cache would hold the last one alone: it is left out unless
+        it is asked for by name. `hook_state` has the whole trajectory.
+        """
+        if kwargs.get("names_filter") is None:
+            kwargs["names_filter"] = lambda name: not name.endswith("hook_state_step")
         remove_batch_dim = kwargs.pop("remove_batch_dim", False)
         logits, cache = super().run_with_cache(*args, remove_batch_dim=remove_batch_dim, **kwargs)
         return logits, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
@@ -137,3 +145,9 @@ def normal_(parameter: nn.Parameter, std: float, generator: torch.Generator) -> 
     """Fills in place from N(0, std), drawn on the CPU so that a seed gives the same weights on every device."""
     with torch.no_grad():
         parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)
+
+
+def uniform_(parameter: nn.Parameter, bound: float, generator: torch.Generator) -> None:
+    """Fills in place uniformly from -bound to bound, drawn on the CPU."""
+    with torch.no_grad():
+        parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from models.config import TransformerConfig
+from models.config import CounterConfig, LSTMConfig, RNNConfig, TransformerConfig
 from models.errors import CountLensError, unknown
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Family:
     """A config class, and where its counter class lives (imported on use: torch is slow to load)."""
 
-    config: type[TransformerConfig]
+    config: type[CounterConfig]
     module: str
     counter: str
     summary: str
@@ -30,15 +30,17 @@ FAMILIES: dict[str, Family] = {
         "Transformer",
         "pre-LN GPT-2 decoder, five positional schemes",
     ),
+    "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN"),
+    "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM"),
 }
 
 
-def family_of(cfg: TransformerConfig) -> str:
+def family_of(cfg: CounterConfig) -> str:
     """The family whose config this is."""
     return next(name for name, family in FAMILIES.items() if type(cfg) is family.config)
 
 
-def config_from_dict(family: str, fields: dict[str, Any]) -> TransformerConfig:
+def config_from_dict(family: str, fields: dict[str, Any]) -> CounterConfig:
     """The config that `asdict` made these fields of."""
     if family not in FAMILIES:
         raise unknown("family", family, FAMILIES)
@@ -48,12 +50,12 @@ def config_from_dict(family: str, fields: dict[str, Any]) -> TransformerConfig:
         raise CountLensError(f"these are no settings of the family {family}: {error}") from error
 
 
-def config_to_dict(cfg: TransformerConfig) -> dict[str, Any]:
+def config_to_dict(cfg: CounterConfig) -> dict[str, Any]:
     """The fields that rebuild the model; which optional hooks fire is not among them."""
     return {name: value for name, value in asdict(cfg).items() if not name.startswith("use_")}
 
 
-def build_counter(cfg: TransformerConfig, generator: "torch.Generator | None" = None) -> "Counter":
+def build_counter(cfg: CounterConfig, generator: "torch.Generator | None" = None) -> "Counter":
     """A counter with fresh weights drawn from the generator; without one they are not set at all."""
     family = FAMILIES[family_of(cfg)]
     counter: Counter = getattr(import_module(family.module), family.counter)(cfg)

@@ -292,7 +292,7 @@ class Transformer(Counter):
         self._switch(use_hook_mlp_in=value)
 
     def _switch(self, **flags: bool) -> None:
-        self.cfg = replace(self.cfg, **flags)  # type: ignore[arg-type]
+        self.cfg = replace(self.cfg, **flags)
         for module in self.modules():
             if isinstance(module, Block | Attention):
                 module.cfg = self.cfg

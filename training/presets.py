@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from models.config import TransformerConfig
+from models.config import CounterConfig
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import ModelOptions, TrainConfig, architecture_name
@@ -139,7 +139,7 @@ def task_of(config: TrainConfig) -> Task:
     return make_task(data.task, bos=data.bos, train_length=data.train_length, ood_length=data.ood_length)
 
 
-def model_config(config: TrainConfig) -> TransformerConfig:
+def model_config(config: TrainConfig) -> CounterConfig:
     """The counter that a resolved config describes."""
     options: dict[str, Any] = vars(config.model).copy()
     family = FAMILIES[options.pop("family")]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from training import RunFolder, TrainConfig, resolve, train
 from training.config import ModelOptions, TaskOptions
 

@@ -1,0 +1,206 @@
+"""What the recurrent families share: blocks around a mixer whose state can be read, edited and carried on.
+
+A *mixer* moves information along positions. Its `state` after a position is all that later positions can know
+of earlier ones (Mamba and RWKV-6 also look a few inputs back; that window is in the *carry*, not in the state).
+Nobody listening: the whole row at once, in the mixer's fastest form. Somebody listening at any hook of the mixer:
+inputs, then states, then outputs, with the same numbers.
+
+`hook_state` is called once, with the whole trajectory after it was computed, so an edit changes what is read out at
+that position and nothing later. `hook_state_step` is called after each position, with `hook.ctx["pos"]` set, and an
+edit goes on into every later state.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformer_lens.hook_points import HookPoint
+
+from models.config import RecurrentConfig
+from models.counter import Counter, Logits, PositionIds, TokenIds, listening, normal_
+
+Stream = Float[Tensor, "batch pos d_model"]
+StreamStep = Float[Tensor, "batch d_model"]
+AnyStream = Float[Tensor, "*batch d_model"]  # a row or one step of it
+Inputs = tuple[Tensor, ...]  # what the transition and the readout need at each position, [batch, pos, ...] each
+Carry = tuple[Tensor, ...]  # what a streaming step hands to the next one
+
+
+class Mixer(nn.Module):
+    """One recurrence over positions. A family says how inputs, transition and readout are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hook_state = HookPoint()
+        self.hook_state_step = HookPoint()
+
+    def forward(self, x: Stream) -> Stream:
+        points = [module for module in self.modules() if isinstance(module, HookPoint)]
+        return self.opened(x) if listening(*points) else self.parallel(x)
+
+    def parallel(self, x: Stream) -> Stream:
+        """The output at every position, as fast as it goes; no hook fires."""
+        raise TypeError(f"{type(self).__name__} does not define parallel")
+
+    def inputs(self, x: Stream) -> Inputs:
+        """Whatever of the computation does not depend on the state, for all positions at once."""
+        raise TypeError(f"{type(self).__name__} does not define inputs")
+
+    def initial_state(self, x: Stream) -> Tensor:
+        """The state before the first position, [batch, ...]."""
+        raise TypeError(f"{type(self).__name__} does not define initial_state")
+
+    def transition(self, state: Tensor, *inputs: Tensor) -> Tensor:
+        """The state after a position, from the one before it and the inputs there."""
+        raise TypeError(f"{type(self).__name__} does not define transition")
+
+    def readout(self, states: Tensor, *inputs: Tensor) -> Stream:
+        """The outputs, from the states after each position and the inputs there."""
+        raise TypeError(f"{type(self).__name__} does not define readout")
+
+    def observed(self, states: Tensor, *inputs: Tensor) -> Tensor:
+        """The trajectory after the hooks of what made it, such as gates; an edit changes its own position only."""
+        return states
+
+    def opened(self, x: Stream) -> Stream:
+        """The same output as `parallel`, with every hook."""
+        inputs = self.inputs(x)
+        state, states = self.initial_state(x), []
+        for pos, at_pos in enumerate(zip(*(tensor.unbind(1) for tensor in inputs), strict=True)):
+            self.hook_state_step.ctx["pos"] = pos
+            state = self.hook_state_step(self.transition(state, *at_pos))
+            states.append(state)
+        return self.readout(self.hook_state(self.observed(torch.stack(states, 1), *inputs)), *inputs)
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Sets the mixer's parameters from the generator."""
+        raise TypeError(f"{type(self).__name__} does not define init_weights")
+
+    def initial_carry(self, x: StreamStep) -> Carry:
+        """What a stream starts with."""
+        return (self.initial_state(x[:, None]),)
+
+    def step(self, x: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
+        """One position of a stream: the output and what to carry on. No hook fires."""
+        inputs = self.inputs(x[:, None])
+        state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs))
+        return self.readout(state[:, None], *inputs)[:, 0], (state,)
+
+
+class RecurrentBlock(nn.Module):
+    """A mixer between `hook_resid_pre` and `hook_resid_post`; the families add norms and residual streams."""
+
+    def __init__(self, mixer: Mixer) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.hook_resid_pre = HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(self, resid: Stream) -> Stream:
+        return self.hook_resid_post(self.around(self.hook_resid_pre(resid), self.mixer))
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Sets the block's parameters from the generator."""
+        self.mixer.init_weights(generator)
+
+    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+        """What the block makes of its input, given the mixer or one step of it."""
+        return mixer(resid)
+
+    def initial_carry(self, resid: StreamStep) -> Carry:
+        """What a stream through this block starts with."""
+        return self.mixer.initial_carry(resid)
+
+    def step(self, resid: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
+        """One position of a stream."""
+        after: list[Carry] = []
+
+        def one_step(x: StreamStep) -> StreamStep:
+            y, new = self.mixer.step(x, carry)
+            after.append(new)
+            return y
+
+        return self.around(resid, one_step), after[0]
+
+
+class Embed(nn.Module):
+    def __init__(self, cfg: RecurrentConfig) -> None:
+        super().__init__()
+        self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model))
+
+    def forward(self, token_ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
+        return F.embedding(token_ids, self.W_E)
+
+
+class Unembed(nn.Module):
+    """The head, without bias."""
+
+    def __init__(self, cfg: RecurrentConfig) -> None:
+        super().__init__()
+        self.W_U = nn.Parameter(torch.empty(cfg.d_model, cfg.d_vocab))
+
+    def forward(self, resid: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_vocab"]:
+        return F.linear(resid, self.W_U.T)
+
+
+class Recurrent(Counter):
+    """A recurrent counter: embedding, blocks, head. `block_class` and the norms are the family's."""
+
+    cfg: RecurrentConfig
+    ignores_positions: ClassVar[bool] = True
+
+    def __init__(self, cfg: RecurrentConfig) -> None:
+        super().__init__()
+        self.cfg = cfg
+        self.embed = Embed(cfg)
+        self.hook_embed = HookPoint()
+        self.ln_embed: nn.Module = self.build_embedding_norm()
+        self.blocks = nn.ModuleList(self.build_block(layer) for layer in range(cfg.n_layers))
+        self.ln_final: nn.Module = self.build_final_norm()
+        self.unembed = Unembed(cfg)
+        self.setup()
+
+    def build_block(self, layer: int) -> RecurrentBlock:
+        """The block of a layer."""
+        raise TypeError(f"{type(self).__name__} does not define build_block")
+
+    def build_embedding_norm(self) -> nn.Module:
+        """What comes after the embedding."""
+        return nn.Identity()
+
+    def build_final_norm(self) -> nn.Module:
+        """What comes before the head."""
+        return nn.Identity()
+
+    def _check_positions(self, position_ids: PositionIds) -> None:
+        """Any position ids are good: they are not used."""
+
+    def _logits(
+        self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
+    ) -> Logits:
+        resid = self.ln_embed(self.hook_embed(self.embed(token_ids)))
+        for block in self.blocks:
+            resid = block(resid)
+        return self.unembed(self.ln_final(resid))
+
+    def step(
+        self, token_ids: Int[Tensor, "batch"], carry: list[Carry] | None = None
+    ) -> tuple[Float[Tensor, "batch d_vocab"], list[Carry]]:
+        """Logits for one more token, and what to pass to the next call. Start with no carry."""
+        resid, after = self.ln_embed(self.embed(token_ids)), []
+        for layer, block in enumerate(self.blocks):
+            assert isinstance(block, RecurrentBlock)
+            resid, new = block.step(resid, block.initial_carry(resid) if carry is None else carry[layer])
+            after.append(new)
+        return self.unembed(self.ln_final(resid)), after
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Embedding N(0, embed_std), head N(0, 0.02), and each block's own."""
+        normal_(self.embed.W_E, self.cfg.embed_std, generator)
+        normal_(self.unembed.W_U, 0.02, generator)
+        for block in self.blocks:
+            assert isinstance(block, RecurrentBlock)
+            block.init_weights(generator)

@@ -1,0 +1,56 @@
+"""The plain Elman RNN: h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), stacked (paper, appendix A).
+
+There is no residual stream: a layer's `hook_resid_pre` is its input and its `hook_resid_post` its hidden states.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from models.config import RecurrentConfig
+from models.counter import uniform_
+from models.recurrent import Inputs, Mixer, Recurrent, RecurrentBlock, Stream
+
+State = Float[Tensor, "batch d_model"]
+
+
+class ElmanMixer(Mixer):
+    """torch's nn.RNN holds the weights and is the parallel form."""
+
+    def __init__(self, cfg: RecurrentConfig) -> None:
+        super().__init__()
+        self.cell = nn.RNN(cfg.d_model, cfg.d_model, batch_first=True)
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        init_cell(self.cell, generator)
+
+    def parallel(self, x: Stream) -> Stream:
+        return self.cell(x)[0]
+
+    def inputs(self, x: Stream) -> Inputs:
+        weight_ih, _, bias_ih, _ = self.cell.all_weights[0]
+        return (F.linear(x, weight_ih, bias_ih),)
+
+    def initial_state(self, x: Stream) -> State:
+        return torch.zeros_like(x[:, 0])
+
+    def transition(self, state: State, *inputs: Tensor) -> State:
+        _, weight_hh, _, bias_hh = self.cell.all_weights[0]
+        return torch.tanh(inputs[0] + F.linear(state, weight_hh, bias_hh))
+
+    def readout(self, states: Float[Tensor, "batch pos d_model"], *inputs: Tensor) -> Stream:
+        return states
+
+
+def init_cell(cell: nn.RNNBase, generator: torch.Generator) -> None:
+    """Uniform in +-1/sqrt(d_model), as torch does it, but from the generator."""
+    for parameter in cell.parameters():
+        uniform_(parameter, cell.hidden_size**-0.5, generator)
+
+
+class RNN(Recurrent):
+    """A stack of Elman layers."""
+
+    def build_block(self, layer: int) -> RecurrentBlock:
+        return RecurrentBlock(ElmanMixer(self.cfg))
