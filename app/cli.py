@@ -42,6 +42,8 @@ def train(
 def evaluate(
     checkpoint: Positional[str],
     data: Path | None = None,
+    train_length: int | None = None,
+    ood_length: int | None = None,
     rows: int = 1024,
     json: bool = False,
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
@@ -51,17 +53,20 @@ def evaluate(
     Examples:
       countlens eval mod10/ape-2L/seed0
       countlens eval runs/mod10/ape-2L/seed0 --data my_rows.jsonl --json
+      countlens eval mod10/lstm-1L/seed0 --train-length 100 --ood-length 1000
 
     Args:
         checkpoint: A counter's name, a run folder, or a .safetensors file.
         data: A JSONL file: one [[input tokens], [labels]] a line, "-1" where nothing is scored.
+        train_length: Score in distribution on rows of this length (as trained).
+        ood_length: Score beyond that, up to this length (as trained).
         rows: Rows to draw of each split, without --data.
         json: Print one JSON object.
         device: Where to run.
     """
     from app.commands.evaluate import run_evaluation
 
-    run_evaluation(checkpoint, data, rows, json, device)
+    run_evaluation(checkpoint, data, (train_length, ood_length), rows, json, device)
 
 
 def list_counters(folders: Positional[tuple[Path, ...]] = (), json: bool = False) -> None:

@@ -33,7 +33,8 @@ class Counter(HookedRootModule):  # type: ignore[misc]
 
     cfg: Any  # the family's config
     info: CheckpointInfo | None = None  # what its checkpoint file says of it, when it was loaded from one
-    ignores_positions: ClassVar[bool] = False
+    has_positions: ClassVar[bool] = True  # position ids must be below cfg.max_position
+    ignores_positions: ClassVar[bool] = False  # logits do not depend on position ids
 
     def forward(
         self,
@@ -71,9 +72,8 @@ class Counter(HookedRootModule):  # type: ignore[misc]
                 "differ: give one position id for each token"
             )
         _check_range("token", token_ids, self.cfg.d_vocab, "d_vocab", "encode with the task's own vocabulary")
-        self._check_positions(position_ids)
-
-    def _check_positions(self, position_ids: PositionIds) -> None:
+        if not self.has_positions:
+            return
         _check_range(
             "position",
             position_ids,

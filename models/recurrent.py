@@ -150,6 +150,7 @@ class Recurrent(Counter):
     """A recurrent counter: embedding, blocks, head. `block_class` and the norms are the family's."""
 
     cfg: RecurrentConfig
+    has_positions: ClassVar[bool] = False
     ignores_positions: ClassVar[bool] = True
 
     def __init__(self, cfg: RecurrentConfig) -> None:
@@ -174,9 +175,6 @@ class Recurrent(Counter):
     def build_final_norm(self) -> nn.Module:
         """What comes before the head."""
         return nn.Identity()
-
-    def _check_positions(self, position_ids: PositionIds) -> None:
-        """Any position ids are good: they are not used."""
 
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None

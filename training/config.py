@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from models.errors import CountLensError
 
+DEFAULT_POSITION = "ape"
+
 
 @dataclass(frozen=True)
 class TaskOptions:
@@ -25,14 +27,16 @@ class TaskOptions:
 class ModelOptions:
     """What learns to count. None: as the preset says for this task and scheme."""
 
-    family: str = "transformer"  # model family
-    position: str = "ape"  # positional scheme of a transformer: nope, sine, ape, rope or spe
+    family: str = "transformer"  # transformer, rnn, lstm
+    position: str | None = None  # positional scheme of a transformer: nope, sine, ape, rope or spe (ape)
     n_layers: int | None = None  # blocks
     d_model: int | None = None  # width
     n_heads: int | None = None  # attention heads
     d_mlp: int | None = None  # width of the MLP's hidden layer (4 * d_model)
-    init_std: float | None = None  # std of the initial weights
-    causal: bool = True  # tokens see only earlier ones
+    causal: bool = True  # tokens of a transformer see only earlier ones
+    init_std: float | None = None  # std of a transformer's initial weights
+    embed_std: float | None = None  # std of a recurrent counter's initial embedding
+    dropout: float | None = None  # of a recurrent counter, while training
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class OptimiserOptions:
     warmup_steps: int | None = None  # steps of linear warm-up
     schedule: Literal["cosine", "constant"] | None = None  # after the warm-up: cosine to 0, or constant
     weight_decay: float | None = None  # AdamW's
+    beta2: float | None = None  # AdamW's second-moment decay
     clip: float | None = None  # largest gradient norm
 
 
@@ -102,4 +107,4 @@ class TrainConfig:
 
 def architecture_name(model: ModelOptions) -> str:
     """What the paper's tables call it: a transformer goes by its positional scheme, the others by their family."""
-    return model.position if model.family == "transformer" else model.family
+    return (model.position or DEFAULT_POSITION) if model.family == "transformer" else model.family

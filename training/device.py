@@ -1,6 +1,10 @@
 """Which device a run is on; nothing else in the project asks for one by name."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
+from torch import Tensor
 
 from models.errors import CountLensError
 from training.config import DeviceOptions
@@ -15,6 +19,25 @@ def choose_device(name: str) -> torch.device:
         available = ", ".join(device for device, is_there in there.items() if is_there)
         raise CountLensError(f"device {name!r} is not there: this machine has {available}")
     return torch.device(name)
+
+
+@contextmanager
+def dropout_stream(device: torch.device, state: Tensor) -> Iterator[None]:
+    """Torch's own random stream, which dropout draws from, set for a while and then as it was before."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        _default_generator(device).set_state(state)
+        yield
+
+
+def dropout_state(device: torch.device) -> Tensor:
+    """Where torch's own random stream is now."""
+    return _default_generator(device).get_state()
+
+
+def _default_generator(device: torch.device) -> torch.Generator:
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[device.index or 0]
 
 
 def prepare(options: DeviceOptions) -> torch.device:

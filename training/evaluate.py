@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.counter import Counter
 from training.batches import Batch, draw_batch, merge_equal_rows
-from training.tasks import Split, Task
+from training.tasks import Split, Task, check_sound
 
 ROWS_AT_ONCE = 128  # rows a forward pass; more gains nothing on a CPU
 FINAL_ROWS = 1024
@@ -38,11 +38,16 @@ def evaluate(
     seed: int = FINAL_SEED,
 ) -> Scores:
     """Scores on freshly drawn rows of each split; the same seed draws the same rows."""
+    max_position = counter.cfg.max_position
+    if counter.has_positions:
+        check_sound(task, max_position)
+    else:
+        max_position = max(max_position, task.longest_row)
     totals: dict[str, float] = {}
     by_position: dict[str, list[float | None]] = {}
     for split in task.splits:
         generator = torch.Generator(counter.device).manual_seed(seed)
-        batch = draw_batch(task, policy, counter.cfg.max_position, split, rows, generator)
+        batch = draw_batch(task, policy, max_position, split, rows, generator)
         if task.rows_repeat:
             batch = merge_equal_rows(batch, counter.ignores_positions)
         right, scored = _tally(counter, task, split, batch)

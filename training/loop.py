@@ -17,7 +17,7 @@ from models.families import build_counter
 from models.info import CheckpointInfo
 from training.batches import Batch, draw_batch, merge_equal_rows
 from training.config import OptimiserOptions, TrainConfig
-from training.device import prepare
+from training.device import dropout_state, dropout_stream, prepare
 from training.evaluate import Scores, evaluate
 from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
@@ -79,7 +79,9 @@ def _build(config: TrainConfig, device: torch.device) -> _Parts:
     counter = build_counter(model_config(config), weights).to(device)
     options = config.optimiser
     optimiser = torch.optim.AdamW(
-        counter.parameter_groups(options.lr or 0.0, options.weight_decay or 0.0), fused=device.type != "mps"
+        counter.parameter_groups(options.lr or 0.0, options.weight_decay or 0.0),
+        betas=(0.9, options.beta2 or 0.999),
+        fused=device.type != "mps",
     )
     for group in optimiser.param_groups:
         group["peak_lr"] = group["lr"]
@@ -97,6 +99,7 @@ class _Trainer:
         self.steps = self.config.optimiser.steps or 0
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
+        self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -121,7 +124,7 @@ class _Trainer:
         started = time.perf_counter() - self.seconds
         saved = self.seconds
         scores: dict[str, float] = {}
-        with bar, self.writer, stop_requested() as stopping:
+        with bar, self.writer, dropout_stream(self.device, self.dropout), stop_requested() as stopping:
             while self.step < self.steps:
                 loss = self._step()
                 self.seconds = time.perf_counter() - started
@@ -201,6 +204,7 @@ class _Trainer:
         for index, values in self.parts.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
         tensors["generator"] = self.parts.generator.get_state()
+        tensors["dropout"] = dropout_state(self.device)
         return TrainState(
             self.step,
             self.seconds,
@@ -223,6 +227,7 @@ class _Trainer:
         groups = self.parts.optimiser.state_dict()["param_groups"]
         self.parts.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.parts.generator.set_state(state.tensors["generator"])
+        self.dropout = state.tensors["dropout"]
 
 
 def _final_scores(run: RunFolder) -> Scores:

@@ -9,10 +9,17 @@ from models.errors import CountLensError
 from training.datafile import evaluate_file
 from training.device import choose_device
 from training.evaluate import evaluate
-from training.tasks import make_task
+from training.tasks import lengthened, make_task
 
 
-def run_evaluation(checkpoint: str, data: Path | None, rows: int, as_json: bool, device: str) -> None:
+def run_evaluation(
+    checkpoint: str,
+    data: Path | None,
+    lengths: tuple[int | None, int | None],
+    rows: int,
+    as_json: bool,
+    device: str,
+) -> None:
     """Prints the scores of a checkpoint."""
     if rows < 1:
         raise CountLensError(f"--rows {rows}: must be at least 1")
@@ -20,7 +27,7 @@ def run_evaluation(checkpoint: str, data: Path | None, rows: int, as_json: bool,
     info = counter.info
     if info is None or info.task is None or info.policy is None:
         raise CountLensError(f"{checkpoint} does not say what it was trained on, so it cannot be scored")
-    task = make_task(**info.task)
+    task = lengthened(make_task(**info.task), *lengths)
     if data is not None:
         file_scores = evaluate_file(counter, task, info.policy, data)
         if as_json:

@@ -43,7 +43,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
 
 def test_training_says_how_well_it_counts_and_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, *TINY, "--out", tmp_path / "run")
-    assert "mod10: ape, 1 layers, 8 wide, 1 heads, seed 0" in out
+    assert "mod10: ape, 1 layer, 8 wide, 1 head, seed 0" in out
     assert "in distribution" in out
     assert "out of distribution" in out
     assert str(tmp_path / "run/model.safetensors") in out

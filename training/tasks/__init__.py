@@ -1,7 +1,7 @@
 """The one registry of tasks. `make_task("mod10", bos=True)`; any base by name: `mod7`, `selective_mod3`."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from models.errors import CountLensError, unknown
@@ -36,6 +36,7 @@ __all__ = [
     "Task",
     "Vocabulary",
     "check_sound",
+    "lengthened",
     "make_task",
     "task_settings",
 ]
@@ -61,6 +62,18 @@ def make_task(name: str, **settings: Any) -> Task:
     if extra:
         raise CountLensError(f"{name} has no setting {', '.join(sorted(extra))}: it has {', '.join(sorted(allowed))}")
     return cls(**settings)
+
+
+def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> Task:
+    """The same task, with the same vocabulary, on rows of other lengths."""
+    if train_length is None and ood_length is None:
+        return task
+    return replace(
+        task,
+        largest=task.largest_number,
+        train_length=task.train_length if train_length is None else train_length,
+        ood_length=task.ood_length if ood_length is None else ood_length,
+    )
 
 
 def task_settings(task: Task) -> dict[str, Any]:

@@ -39,9 +39,11 @@ class Task(ABC):
     train_length: int = 50  # counted tokens of a training row
     ood_length: int = 100  # how far extrapolation goes
     bos: bool = False  # a token of its own stands first and is not scored
+    largest: int | None = None  # largest number word in the vocabulary (ood_length)
 
     summary: ClassVar[str] = ""
     takes_bos: ClassVar[bool] = False
+    counts_in_words: ClassVar[bool] = False  # a count of n needs the number word n
     start_tokens: ClassVar[int] = 0  # number words before the counted tokens
     has_auxiliary: ClassVar[bool] = False
     rows_repeat: ClassVar[bool] = True  # few different rows exist, so a batch has doubles
@@ -53,8 +55,17 @@ class Task(ABC):
             raise CountLensError(
                 f"ood_length={self.ood_length} leaves no row beyond train_length={self.train_length}: make it longer"
             )
+        if self.counts_in_words and self.largest_number < self.ood_length:
+            raise CountLensError(
+                f"{self.name} counts up to ood_length={self.ood_length}, but its number words end at "
+                f"{self.largest_number}: train with a larger ood_length"
+            )
         if self.bos and not self.takes_bos:
             raise CountLensError(f"{self.name} has no bos variant: its rows already begin with a token of their own")
+
+    @property
+    def largest_number(self) -> int:
+        return self.ood_length if self.largest is None else self.largest
 
     @property
     @abstractmethod

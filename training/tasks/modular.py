@@ -38,7 +38,7 @@ class Modular(Task):
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         # The paper's file writes its first token as `0`.
-        return number_vocabulary(max(self.ood_length, self.base), "a", aliases={"0": BOS} if self.bos else None)
+        return number_vocabulary(max(self.largest_number, self.base), "a", aliases={"0": BOS} if self.bos else None)
 
     def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
         return self._repeat("a", lengths, longest)

@@ -57,7 +57,7 @@ class Selective(Task):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(max(self.ood_length, self.n_kinds - 1))
+        return number_vocabulary(max(self.largest_number, self.n_kinds - 1))
 
     def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
         return shuffled_kinds(lengths, longest, self.n_kinds, self.max_count, self._pad, generator)

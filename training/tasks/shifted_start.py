@@ -22,6 +22,7 @@ class ShiftedStart(Task):
 
     summary: ClassVar[str] = "count the a's on from the number that stands first"
     start_tokens: ClassVar[int] = 1
+    counts_in_words: ClassVar[bool] = True
     first_start: ClassVar[int] = 0
 
     @property
@@ -30,7 +31,7 @@ class ShiftedStart(Task):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.ood_length, SYMBOL)
+        return number_vocabulary(self.largest_number, SYMBOL)
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
@@ -50,7 +51,7 @@ class ShiftedStart(Task):
         """Start plus what came since. A helper row also names its start; a main row does not."""
         start = token_ids[:, :1]
         counts = start + torch.arange(token_ids.shape[1], device=token_ids.device)
-        counts = counts.where((counts <= self.ood_length) & (start <= self.ood_length), NOT_SCORED)
+        counts = counts.where((counts <= self.largest_number) & (start <= self.largest_number), NOT_SCORED)
         counts[:, 0] = counts[:, 0].where(self._names_its_start(token_ids), NOT_SCORED)
         return counts
 
@@ -78,7 +79,7 @@ class HelperToken(ShiftedStart):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.ood_length, SYMBOL, HELPER)
+        return number_vocabulary(self.largest_number, SYMBOL, HELPER)
 
     def _starts(self, lengths: Lengths, generator: torch.Generator) -> Lengths:
         return torch.ones_like(lengths)

@@ -23,6 +23,7 @@ class VanillaSuccession(Task):
 
     summary: ClassVar[str] = "count the a's; number words are taught by reciting 1 2 3 ..."
     takes_bos: ClassVar[bool] = True
+    counts_in_words: ClassVar[bool] = True
     has_auxiliary: ClassVar[bool] = True
 
     @property
@@ -31,7 +32,7 @@ class VanillaSuccession(Task):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.ood_length, "a")
+        return number_vocabulary(self.largest_number, "a")
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
@@ -46,7 +47,7 @@ class VanillaSuccession(Task):
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         symbol = self.plain_vocabulary.id("a")
-        after = (token_ids + 1).where(token_ids < self.ood_length, NOT_SCORED)
+        after = (token_ids + 1).where(token_ids < self.largest_number, NOT_SCORED)
         counts = running_count(token_ids, symbol)
-        counts = counts.where(counts <= self.ood_length, NOT_SCORED)
+        counts = counts.where(counts <= self.largest_number, NOT_SCORED)
         return torch.where(token_ids == symbol, counts, after)
