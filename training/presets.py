@@ -75,31 +75,50 @@ PAPER = Recipe(
     eval_rows=1024,
 )
 
-# Where `small` differs from SMALL, by task (without its base), then by architecture ("*" for all).
+# Where `small` differs from SMALL: by architecture, by task (without its base), and by both. Later ones win.
+PLAIN_RECURRENT = {
+    "n_layers": 1,
+    "d_model": 128,
+    "embed_std": 0.02,
+    "batch_size": 32,
+    "lr": 1e-3,
+    "weight_decay": 0.01,
+    "clip": 1.0,
+}
+SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {"rnn": PLAIN_RECURRENT, "lstm": PLAIN_RECURRENT}
 FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_size": 32}
-SMALL_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
-    "first_tok_homogeneous": {"*": FIRST_TOKEN},
-    "first_tok_heterogeneous": {"*": FIRST_TOKEN | {"d_model": 4}},
-    "mod": {
-        "*": {"steps": 1500},
-        # One wide head and strong weight decay: at 4 heads, or 128 wide, OOD stayed below 75.
-        "sine": {"d_model": 256, "n_heads": 1, "batch_size": 8, "weight_decay": 1.0, "init_std": 0.02},
-        "spe": {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
-    },
+SMALL_TASKS: dict[str, dict[str, Any]] = {
+    "first_tok_homogeneous": FIRST_TOKEN,
+    "first_tok_heterogeneous": FIRST_TOKEN | {"d_model": 4},
+    "mod": {"steps": 1500},
+}
+SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
+    # One wide head and strong weight decay: with 4 heads, or 128 wide, OOD stayed below 75.
+    ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 8, "weight_decay": 1.0, "init_std": 0.02},
+    ("mod", "spe"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
+}
+
+# Where the paper's other architectures differ from its transformers.
+PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0}
+PAPER_ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "rnn": PAPER_RECURRENT | {"lr": 1e-3},
+    "lstm": PAPER_RECURRENT | {"lr": 1e-3},
 }
 
 
 def small_recipe(task: str, architecture: str) -> Recipe:
     """CPU minutes."""
-    changes = SMALL_CHANGES.get(task.rstrip("0123456789"), {})
-    return replace(SMALL, **(changes.get("*", {}) | changes.get(architecture, {})))
+    kind = task.rstrip("0123456789")
+    changes = SMALL_TASKS.get(kind, {}) | SMALL_ARCHITECTURES.get(architecture, {})
+    return replace(SMALL, **(changes | SMALL_BOTH.get((kind, architecture), {})))
 
 
 def paper_recipe(task: str, architecture: str) -> Recipe:
     """The paper's sizes, for a GPU."""
+    recipe = replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}))
     if task.startswith("first_tok"):
-        return replace(PAPER, n_layers=1, n_heads=1, d_model=32 if task.endswith("homogeneous") else 4)
-    return PAPER
+        return replace(recipe, n_layers=1, n_heads=1, d_model=32 if task.endswith("homogeneous") else 4)
+    return recipe
 
 
 PRESETS: dict[str, Callable[[str, str], Recipe]] = {"small": small_recipe, "paper": paper_recipe}
