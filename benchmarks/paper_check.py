@@ -55,6 +55,7 @@ def main() -> None:
         for row in pool.imap_unordered(run_one, configs):
             print(row, flush=True)
             rows.append(row)
+    SCORES.parent.mkdir(exist_ok=True)
     rows.sort(key=lambda row: [str(row[column]) for column in COLUMNS[:5]])
     with SCORES.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

@@ -7,5 +7,6 @@ ARCHITECTURE_COLOURS = {
     "rope": "#D55E00",
     "spe": "#CC79A7",
 }
+ARCHITECTURE_DASHES = {"rope": "dot"}  # it often lies exactly on nope
 OTHER_COLOUR = "#56B4E9"
 FAINT = "rgba(128, 128, 128, 0.12)"
