@@ -129,6 +129,8 @@ class S4Config(RecurrentConfig):
         self._at_least_one("kernel_length")
         if self.d_state < 2 or self.d_state % 2:
             raise CountLensError(f"d_state={self.d_state}: must be even, for conjugate pairs")
+        if not 0 < self.dt_min <= self.dt_max:
+            raise CountLensError(f"dt_min={self.dt_min}, dt_max={self.dt_max}: 0 < dt_min <= dt_max is needed")
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,13 @@ class Mixer(nn.Module):
         """Whatever of the computation does not depend on the state, for all positions at once."""
         raise TypeError(f"{type(self).__name__} does not define inputs")
 
+    def constants(self) -> Inputs:
+        """What the transition and the readout make of the weights alone, such as a discretisation; has no positions.
+
+        Computed once a forward or stream, and handed to both after the inputs.
+        """
+        return ()
+
     def initial_state(self, x: Stream) -> Tensor:
         """The state before the first position, [batch, ...]."""
         raise TypeError(f"{type(self).__name__} does not define initial_state")
@@ -67,13 +74,14 @@ class Mixer(nn.Module):
 
     def opened(self, x: Stream) -> Stream:
         """The same output as `parallel`, with every hook."""
-        inputs = self.inputs(x)
+        inputs, constants = self.inputs(x), self.constants()
         state, states = self.initial_state(x), []
         for pos, at_pos in enumerate(zip(*(tensor.unbind(1) for tensor in inputs), strict=True)):
             self.hook_state_step.ctx["pos"] = pos
-            state = self.hook_state_step(self.transition(state, *at_pos))
+            state = self.hook_state_step(self.transition(state, *at_pos, *constants))
             states.append(state)
-        return self.readout(self.hook_state(self.observed(torch.stack(states, 1), *inputs)), *inputs)
+        trajectory = self.hook_state(self.observed(torch.stack(states, 1), *inputs))
+        return self.readout(trajectory, *inputs, *constants)
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Sets the mixer's parameters from the generator."""
@@ -81,13 +89,13 @@ class Mixer(nn.Module):
 
     def initial_carry(self, x: StreamStep) -> Carry:
         """What a stream starts with."""
-        return (self.initial_state(x[:, None]),)
+        return (self.initial_state(x[:, None]), *self.constants())
 
     def step(self, x: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
         """One position of a stream: the output and what to carry on. No hook fires."""
-        inputs = self.inputs(x[:, None])
-        state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs))
-        return self.readout(state[:, None], *inputs)[:, 0], (state,)
+        inputs, constants = self.inputs(x[:, None]), carry[1:]
+        state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs), *constants)
+        return self.readout(state[:, None], *inputs, *constants)[:, 0], (state, *constants)
 
 
 class RecurrentBlock(nn.Module):

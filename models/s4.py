@@ -1,0 +1,157 @@
+"""S4-LegS: a state space of its own for every channel, with the full diagonal-plus-low-rank matrix (paper, appendix A).
+
+A block is resid + dropout(GLU(W gelu(S4(LN(resid))))). The mixer is S4 with its skip: y = SSM(u) + D u. Nobody
+listening, it is a convolution; its kernel comes from `models.dplr`. Somebody listening, it is the recurrence
+x_k = Abar x_{k-1} + Bbar u_k. States are complex; hooks see them as [..., d_model, d_state/2, 2], real and imaginary
+parts, one of each conjugate pair.
+
+The stored C is the truncated one, C~ = C (1 - Abar^kernel_length), as S4 trains it: with it a training step needs no
+power of Abar. Shorter rows use the beginning of the same kernel; for longer ones C~ is extended by doubling;
+recurrence and streams recover C, once a forward or stream. All of this is exact, for rows of any length.
+Kernel and discretisation are always in float64: it costs little beside the convolution, and float32 overflows
+under strong decay.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from models.config import S4Config
+from models.counter import normal_, uniform_
+from models.dplr import StateSpace, Step, advance, discretise, extend, kernel, legs, truncate, untruncate
+from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream
+
+State = Float[Tensor, "batch d_model pair 2"]
+
+MAX_SSM_LR = 1e-3
+
+
+class S4Mixer(Mixer):
+    """One state space a channel. Complex weights are stored as real and imaginary parts."""
+
+    def __init__(self, cfg: S4Config) -> None:
+        super().__init__()
+        self.cfg = cfg
+        pairs = cfg.d_model, cfg.d_state // 2
+        self.log_decay = nn.Parameter(torch.empty(pairs))  # log of -Re Lambda, which so stays negative
+        self.frequency = nn.Parameter(torch.empty(pairs))  # Im Lambda
+        self.P = nn.Parameter(torch.empty(*pairs, 2))
+        self.B = nn.Parameter(torch.empty(*pairs, 2))
+        self.log_dt = nn.Parameter(torch.empty(cfg.d_model))
+        self.C = nn.Parameter(torch.empty(*pairs, 2))  # C~ of cfg.kernel_length
+        self.D = nn.Parameter(torch.empty(cfg.d_model))
+
+    def dynamics(self) -> list[nn.Parameter]:
+        """What decides how the state moves: A, B and dt."""
+        return [self.log_decay, self.frequency, self.P, self.B, self.log_dt]
+
+    @torch.no_grad()
+    def init_weights(self, generator: torch.Generator) -> None:
+        """HiPPO-LegS in every channel, dt log-uniform, C complex N(0, 1), D N(0, 1)."""
+        diagonal, low_rank, into = (torch.from_numpy(vector) for vector in legs(self.cfg.d_state))
+        self.log_decay.copy_(torch.log(-diagonal.real))
+        self.frequency.copy_(diagonal.imag)
+        self.P.copy_(torch.view_as_real(low_rank))
+        self.B.copy_(torch.view_as_real(into))
+        low, high = math.log(self.cfg.dt_min), math.log(self.cfg.dt_max)
+        uniform_(self.log_dt, (high - low) / 2, generator)
+        self.log_dt.add_((low + high) / 2)
+        normal_(self.C, math.sqrt(0.5), generator)
+        truncated = truncate(discretise(self._space()), _complex(self.C), self.cfg.kernel_length)
+        self.C.copy_(torch.view_as_real(truncated))
+        normal_(self.D, 1.0, generator)
+
+    def _space(self) -> StateSpace:
+        dt = self.log_dt.double().exp()[:, None]
+        eigenvalues = torch.complex(-self.log_decay.double().exp(), self.frequency.double())
+        return StateSpace(dt * eigenvalues, dt.sqrt() * _complex(self.P), dt * _complex(self.B))
+
+    def kernel(self, n_pos: int) -> Float[Tensor, "d_model n_pos"]:
+        """The response to a single 1, over so many positions, without the skip."""
+        space, truncated, length = self._space(), _complex(self.C), self.cfg.kernel_length
+        if n_pos > length:
+            truncated, length = extend(discretise(space), truncated, length, n_pos)
+        return kernel(space, truncated, length)[:, :n_pos].to(self.D.dtype)
+
+    def parallel(self, x: Stream) -> Stream:
+        n_pos = x.shape[1]
+        n = -(-2 * n_pos // 16) * 16  # without wrapping round, and no length that is slow to transform
+        spectrum = torch.fft.rfft(x.mT, n=n) * torch.fft.rfft(self.kernel(n_pos), n=n)
+        return self.D * x + torch.fft.irfft(spectrum, n=n)[..., :n_pos].mT  # this order gives the memory layout of x
+
+    def inputs(self, x: Stream) -> Inputs:
+        return (x,)
+
+    def constants(self) -> Inputs:
+        """The discretised step and the true C."""
+        step = discretise(self._space())
+        readout = untruncate(step, _complex(self.C), self.cfg.kernel_length)
+        return tuple(tensor.to(self.D.dtype.to_complex()) for tensor in (*step, readout))
+
+    def initial_state(self, x: Stream) -> State:
+        return x.new_zeros(len(x), self.cfg.d_model, self.cfg.d_state // 2, 2)
+
+    def transition(self, state: State, *inputs: Tensor) -> State:
+        x, decay, left, right, into, _ = inputs
+        moved = advance(Step(decay, left, right, into), torch.view_as_complex(state.contiguous()))
+        return torch.view_as_real(moved + into * x[..., None])
+
+    def readout(self, states: Float[Tensor, "batch pos d_model pair 2"], *inputs: Tensor) -> Stream:
+        x, readout = inputs[0], inputs[-1]
+        real_row = 2 * torch.view_as_real(readout.conj_physical())
+        return (states * real_row).sum((-2, -1)) + self.D * x
+
+
+def _complex(parts: Float[Tensor, "d_model pair 2"]) -> Tensor:
+    return torch.view_as_complex(parts.double())
+
+
+class S4Block(RecurrentBlock):
+    """Pre-LN, the mixer, GELU, a linear layer with GLU, dropout, residual."""
+
+    def __init__(self, cfg: S4Config) -> None:
+        super().__init__(S4Mixer(cfg))
+        self.dropout = cfg.dropout
+        self.ln = nn.LayerNorm(cfg.d_model)
+        self.output = nn.Linear(cfg.d_model, 2 * cfg.d_model)
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """LN to identity and the linear layer uniform in +-1/sqrt(d_model), as torch does it."""
+        super().init_weights(generator)
+        self.ln.reset_parameters()
+        for parameter in self.output.parameters():
+            uniform_(parameter, self.output.in_features**-0.5, generator)
+
+    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+        added = F.glu(self.output(F.gelu(mixer(self.ln(resid)))), dim=-1)
+        return resid + F.dropout(added, self.dropout, self.training)
+
+
+class S4(Recurrent):
+    """A stack of S4 blocks, without a final norm."""
+
+    cfg: S4Config
+
+    def build_block(self, layer: int) -> RecurrentBlock:
+        return S4Block(self.cfg)
+
+    def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+        """A, B and dt learn at 1e-3 at most and do not decay, as S4 does it.
+
+        Decay would pull dt to 1 and frequencies to 0, and a large step there makes the kernel another one. C and D
+        are ordinary linear maps, of the state and of the input: they go with the rest.
+        """
+        dynamics = [
+            parameter for module in self.modules() if isinstance(module, S4Mixer) for parameter in module.dynamics()
+        ]
+        own = {id(parameter) for parameter in dynamics}
+        rest = [parameter for parameter in self.parameters() if id(parameter) not in own]
+        return [
+            {"params": rest, "lr": lr, "weight_decay": weight_decay},
+            {"params": dynamics, "lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0},
+        ]
