@@ -100,6 +100,9 @@ class _Trainer:
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
+        # On a GPU one shape is worth more; with dropout equal rows are not treated equally.
+        dropout = self.config.model.dropout or 0.0
+        self.merges_rows = self.parts.task.rows_repeat and self.device.type == "cpu" and dropout == 0
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -155,7 +158,7 @@ class _Trainer:
             options.batch_size or 1,
             parts.generator,
         )
-        if parts.task.rows_repeat and self.device.type == "cpu":  # elsewhere one shape is worth more
+        if self.merges_rows:
             batch = merge_equal_rows(batch, parts.counter.ignores_positions)
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
