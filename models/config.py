@@ -156,18 +156,24 @@ class MambaConfig(RecurrentConfig):
 
 @dataclass(frozen=True)
 class RWKV6Config(RecurrentConfig):
-    """RWKV-6 (Finch): time mix with data-dependent decay and token shift, then channel mix."""
+    """RWKV-6 (Finch): time mix with data-dependent decay and token shift, then channel mix.
 
-    d_head: int = 64  # width of a head; d_model is a multiple of it
+    The embedding is uniform and then normalised: `embed_std` scales its bound, see `RWKV6.init_weights`.
+    """
+
+    d_head: int = 64  # width of a head, of which d_model is a multiple; a head's state is d_head x d_head
     shift_rank: int = 32  # of the low-rank token shift
     decay_rank: int = 64  # of the low-rank decay
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("d_head", "shift_rank", "decay_rank")
-        if self.d_model % self.d_head:
+        self._at_least_one("shift_rank", "decay_rank")
+        # A norm takes the mean of each head out: a head of one column would say nothing.
+        if self.d_head < 2 or self.d_model % self.d_head:
+            widths = [width for width in range(2, self.d_model + 1) if self.d_model % width == 0]
             raise CountLensError(
-                f"d_model={self.d_model} is not divisible by d_head={self.d_head}: choose another d_head"
+                f"d_head={self.d_head} does not split d_model={self.d_model} into heads of two columns or more: "
+                f"choose d_head from {widths}"
             )
 
     @property

@@ -93,6 +93,7 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     "mod": {"steps": 1500},
 }
 SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
+    ("first_tok_homogeneous", "spe"): {"steps": 5000},
     # One wide head and strong weight decay: with 4 heads, or 128 wide, OOD stayed below 75.
     ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 8, "weight_decay": 1.0, "init_std": 0.02},
     ("mod", "spe"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
