@@ -27,7 +27,7 @@ class TaskOptions:
 class ModelOptions:
     """What learns to count. None: as the preset says for this task and scheme."""
 
-    family: str = "transformer"  # transformer, rnn, lstm
+    family: str = "transformer"  # transformer, rnn, lstm, s4, mamba or rwkv6
     position: str | None = None  # positional scheme of a transformer: nope, sine, ape, rope or spe (ape)
     n_layers: int | None = None  # blocks
     d_model: int | None = None  # width

@@ -75,17 +75,15 @@ PAPER = Recipe(
     eval_rows=1024,
 )
 
-# Where `small` differs from SMALL: by architecture, by task (without its base), and by both. Later ones win.
-PLAIN_RECURRENT = {
-    "n_layers": 1,
-    "d_model": 128,
-    "embed_std": 0.02,
-    "batch_size": 32,
-    "lr": 1e-3,
-    "weight_decay": 0.01,
-    "clip": 1.0,
+# Where `small` differs from SMALL: by task (without its base), by architecture, and by both. Later ones win.
+RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0}
+SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
+    "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
+    "s4": RECURRENT | {"lr": 1e-2, "d_model": 64},
+    "mamba": RECURRENT | {"lr": 3e-3, "weight_decay": 0.0},
+    "rwkv6": RECURRENT | {"lr": 5e-3, "weight_decay": 0.0, "beta2": 0.99, "steps": 3000},
 }
-SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {"rnn": PLAIN_RECURRENT, "lstm": PLAIN_RECURRENT}
 FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_size": 32}
 SMALL_TASKS: dict[str, dict[str, Any]] = {
     "first_tok_homogeneous": FIRST_TOKEN,
@@ -104,6 +102,9 @@ PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0}
 PAPER_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": PAPER_RECURRENT | {"lr": 1e-3},
     "lstm": PAPER_RECURRENT | {"lr": 1e-3},
+    "s4": PAPER_RECURRENT | {"lr": 1e-2, "embed_std": 1.0, "dropout": 0.1},
+    "mamba": PAPER_RECURRENT | {"weight_decay": 0.0},
+    "rwkv6": PAPER_RECURRENT | {"weight_decay": 0.0, "beta2": 0.99, "dropout": 0.1},
 }
 
 
