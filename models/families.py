@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from models.config import CounterConfig, LSTMConfig, RNNConfig, TransformerConfig
+from models.config import CounterConfig, LSTMConfig, MambaConfig, RNNConfig, TransformerConfig
 from models.errors import CountLensError, unknown
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN"),
     "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM"),
+    "mamba": Family(MambaConfig, "models.mamba", "Mamba", "selective state space (S6)"),
 }
 
 
