@@ -4,7 +4,15 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from models.config import CounterConfig, LSTMConfig, RNNConfig, RWKV6Config, S4Config, TransformerConfig
+from models.config import (
+    CounterConfig,
+    LSTMConfig,
+    MambaConfig,
+    RNNConfig,
+    RWKV6Config,
+    S4Config,
+    TransformerConfig,
+)
 from models.errors import CountLensError, unknown
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN"),
     "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM"),
     "s4": Family(S4Config, "models.s4", "S4", "S4-LegS, diagonal plus low rank"),
+    "mamba": Family(MambaConfig, "models.mamba", "Mamba", "selective state space (S6)"),
     "rwkv6": Family(RWKV6Config, "models.rwkv6", "RWKV6", "RWKV-6 (Finch): data-dependent decay and token shift"),
 }
 

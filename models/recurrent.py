@@ -169,7 +169,7 @@ class Recurrent(Counter):
         self.ln_embed: nn.Module = self.build_embedding_norm()
         self.blocks = nn.ModuleList(self.build_block(layer) for layer in range(cfg.n_layers))
         self.ln_final: nn.Module = self.build_final_norm()
-        self.unembed = Unembed(cfg)
+        self.unembed: nn.Module = self.build_unembed()
         self.setup()
 
     def build_block(self, layer: int) -> RecurrentBlock:
@@ -183,6 +183,10 @@ class Recurrent(Counter):
     def build_final_norm(self) -> nn.Module:
         """What comes before the head."""
         return nn.Identity()
+
+    def build_unembed(self) -> nn.Module:
+        """The head: one of its own, unless the family ties it to the embedding."""
+        return Unembed(self.cfg)
 
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
@@ -205,6 +209,7 @@ class Recurrent(Counter):
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Embedding N(0, embed_std), head N(0, 0.02), and each block's own."""
+        assert isinstance(self.unembed, Unembed)
         normal_(self.embed.W_E, self.cfg.embed_std, generator)
         normal_(self.unembed.W_U, 0.02, generator)
         for block in self.blocks:

@@ -33,7 +33,7 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import RWKV6Config
 from models.counter import uniform_
-from models.recurrent import AnyStream, Carry, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, StreamStep
+from models.recurrent import AnyStream, Carry, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, StreamStep, Unembed
 from models.rwkv6_recurrence import Heads, recurrence
 
 State = Float[Tensor, "batch 2 head d_head d_head"]
@@ -237,6 +237,7 @@ class RWKV6(Recurrent):
     """A stack of RWKV-6 blocks between two LayerNorms."""
 
     cfg: RWKV6Config
+    unembed: Unembed
 
     def build_block(self, layer: int) -> RecurrentBlock:
         return RWKV6Block(self.cfg, layer)
