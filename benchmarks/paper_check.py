@@ -14,12 +14,19 @@ from pathlib import Path
 
 from models import read_info
 from training import RunFolder, TrainConfig, resolve, run_name, train
-from training.config import ModelOptions, TaskOptions
+from training.config import ModelOptions, TaskOptions, architecture_name
 
 SCORES = Path(__file__).parents[1] / "checkpoints" / "scores.csv"
 COLUMNS = ["task", "architecture", "layers", "width", "seed", "ind", "ood", "best_step", "steps", "seconds"]
 SCHEMES = ("nope", "sine", "ape", "rope", "spe")
+RECURRENT = ("rnn", "lstm", "s4", "mamba", "rwkv6")
 GRID = [(task, scheme) for task in ("first_tok_homogeneous", "mod10") for scheme in SCHEMES]
+GRID += [("mod10", family) for family in RECURRENT] + [("selective", "lstm")]
+
+
+def options(architecture: str) -> ModelOptions:
+    """A transformer goes by its scheme, the others by their family."""
+    return ModelOptions(family=architecture) if architecture in RECURRENT else ModelOptions(position=architecture)
 
 
 def run_one(config: TrainConfig) -> dict[str, object]:
@@ -31,7 +38,8 @@ def run_one(config: TrainConfig) -> dict[str, object]:
     train(run, progress=False)
     info, settings = read_info(run.best), run.config()
     values = (
-        *(config.data.task, config.model.position, settings.model.n_layers, settings.model.d_model, config.seed),
+        *(config.data.task, architecture_name(config.model), settings.model.n_layers, settings.model.d_model),
+        config.seed,
         *(info.scores["ind"], info.scores["ood"], info.step, settings.optimiser.steps),
         round(run.metrics()[-1]["seconds"]),
     )
@@ -45,9 +53,9 @@ def main() -> None:
     arguments = parser.parse_args()
     base = TrainConfig()
     configs = [
-        replace(base, seed=seed, data=TaskOptions(task=task), model=ModelOptions(position=scheme))
+        replace(base, seed=seed, data=TaskOptions(task=task), model=options(architecture))
         for seed in range(arguments.seeds)
-        for task, scheme in GRID
+        for task, architecture in GRID
     ]
     configs.sort(key=lambda config: resolve(config).model.d_model or 0)  # the quick ones first
     rows = []

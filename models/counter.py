@@ -1,6 +1,7 @@
 """The surface that every counter has, attention or recurrent: one probe and one page serve all of them."""
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ TokenIds = Int[Tensor, "batch pos"]
 PositionIds = Int[Tensor, "batch pos"]
 Logits = Float[Tensor, "batch pos d_vocab"]
 State = dict[str, Tensor]
+HookList = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 
 # Per thread and task, so that a counter shared between users is never left with somebody's positions.
 _bound_position_ids: ContextVar[Tensor | None] = ContextVar("bound_position_ids", default=None)
@@ -97,11 +99,40 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         `hook_state_step` fires once a position, so a cache would hold the last one alone: it is left out unless
         it is asked for by name. `hook_state` has the whole trajectory.
         """
-        if kwargs.get("names_filter") is None:
+        names_filter = kwargs.get("names_filter")
+        if names_filter is None:
             kwargs["names_filter"] = lambda name: not name.endswith("hook_state_step")
+        elif not callable(names_filter):
+            self._check_listeners([names_filter] if isinstance(names_filter, str) else names_filter)
         remove_batch_dim = kwargs.pop("remove_batch_dim", False)
         logits, cache = super().run_with_cache(*args, remove_batch_dim=remove_batch_dim, **kwargs)
         return logits, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
+
+    def run_with_hooks(self, *args: Any, fwd_hooks: HookList = (), bwd_hooks: HookList = (), **kwargs: Any) -> Logits:
+        """Logits with these hooks in place for this call. A name that nothing fires at is an error."""
+        self._check_listeners([name for name, _ in (*fwd_hooks, *bwd_hooks)])
+        return super().run_with_hooks(*args, fwd_hooks=list(fwd_hooks), bwd_hooks=list(bwd_hooks), **kwargs)
+
+    def _check_listeners(self, names: Sequence[str | Callable[[str], bool]]) -> None:
+        """Refuses names at which nobody would ever hear anything."""
+        for name in names:
+            if callable(name):
+                continue
+            if name not in self.hook_dict:
+                near = difflib.get_close_matches(name, self.hook_dict, n=3)
+                hint = f"did you mean {' or '.join(near)}?" if near else "counter.hook_dict names them all"
+                raise CountLensError(f"{type(self).__name__} has no hook point {name!r}{self._why_not(name)}: {hint}")
+            switch = self._switch_of(name)
+            if switch is not None:
+                raise CountLensError(f"{name} does not fire unless it is switched on: counter.{switch}(True)")
+
+    def _why_not(self, name: str) -> str:
+        """The reason why this family lacks a hook point, where there is one."""
+        return ""
+
+    def _switch_of(self, name: str) -> str | None:
+        """The method that switches a hook point on, when it is off."""
+        return None
 
     def to_tokens(self, token_ids: TokenIds | Sequence[Sequence[int]], **_: Any) -> TokenIds:
         """The ids as a tensor on the counter's device (a counter has no text tokenizer; a task's vocabulary has)."""

@@ -172,6 +172,9 @@ class Recurrent(Counter):
         self.unembed: nn.Module = self.build_unembed()
         self.setup()
 
+    def _why_not(self, name: str) -> str:
+        return " (a recurrent counter has no attention)" if ".attn." in name else ""
+
     def build_block(self, layer: int) -> RecurrentBlock:
         """The block of a layer."""
         raise TypeError(f"{type(self).__name__} does not define build_block")

@@ -26,6 +26,17 @@ Heads = Float[Tensor, "batch pos head d_head"]
 Mask = Bool[Tensor, "#batch 1 #query key"]  # True where a query may look
 
 
+# Hook points that fire only while a switch of the config is on.
+OPTIONAL_HOOKS = {
+    ".hook_result": "use_attn_result",
+    ".hook_q_input": "use_split_qkv_input",
+    ".hook_k_input": "use_split_qkv_input",
+    ".hook_v_input": "use_split_qkv_input",
+    ".hook_attn_in": "use_attn_in",
+    ".hook_mlp_in": "use_hook_mlp_in",
+}
+
+
 class Embed(nn.Module):
     def __init__(self, cfg: TransformerConfig) -> None:
         super().__init__()
@@ -290,6 +301,15 @@ class Transformer(Counter):
     def set_use_hook_mlp_in(self, value: bool) -> None:
         """Whether `hook_mlp_in` fires."""
         self._switch(use_hook_mlp_in=value)
+
+    def _switch_of(self, name: str) -> str | None:
+        for suffix, flag in OPTIONAL_HOOKS.items():
+            if name.endswith(suffix) and not getattr(self.cfg, flag):
+                return f"set_{flag}"
+        return None
+
+    def _why_not(self, name: str) -> str:
+        return " (a transformer carries no state from token to token)" if "state" in name else ""
 
     def _switch(self, **flags: bool) -> None:
         self.cfg = replace(self.cfg, **flags)

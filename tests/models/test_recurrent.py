@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models import FAMILIES, build_counter, load_counter, save_counter
+from models import FAMILIES, CountLensError, build_counter, load_counter, save_counter
 from models.config import RecurrentConfig
 from models.recurrent import Recurrent
 
@@ -129,6 +129,12 @@ def test_a_cache_holds_whole_trajectories(family: str) -> None:
         assert cache["resid_pre", layer].shape == cache["resid_post", layer].shape == (3, 20, 64)
     assert not any(name.endswith("hook_state_step") for name in cache)
     assert set(cache.keys()) == {name for name in counter.hook_dict if not name.endswith("hook_state_step")}
+
+
+@pytest.mark.parametrize("family", RECURRENT)
+def test_listening_where_nothing_fires_is_an_error(family: str) -> None:
+    with pytest.raises(CountLensError, match=r"\(a recurrent counter has no attention\)"):
+        lively(family).run_with_cache(*tokens(), names_filter="blocks.0.attn.hook_pattern")
 
 
 @pytest.mark.parametrize("family", RECURRENT)

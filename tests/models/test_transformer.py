@@ -165,6 +165,24 @@ def test_edits_through_a_hook_reach_the_logits_and_leave_nothing_behind() -> Non
     assert not any(point.fwd_hooks for point in counter.hook_points())
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("blocks.0.mixer.hook_state", r"no hook point .* \(a transformer carries no state from token to token\)"),
+        ("blocks.0.hook_resid_past", r"did you mean blocks\.0\.hook_resid_post"),
+        ("blocks.0.attn.hook_result", r"switched on: counter\.set_use_attn_result\(True\)"),
+        ("blocks.1.hook_q_input", r"switched on: counter\.set_use_split_qkv_input\(True\)"),
+    ],
+)
+def test_listening_where_nothing_fires_is_an_error(name: str, message: str) -> None:
+    counter = lively("ape")
+    with pytest.raises(CountLensError, match=message):
+        counter.run_with_hooks(*inputs(), fwd_hooks=[(name, lambda x, hook: x)])
+    for names_filter in (name, [name]):
+        with pytest.raises(CountLensError, match=message):
+            counter.run_with_cache(*inputs(), names_filter=names_filter)
+
+
 def test_positions_are_never_assumed() -> None:
     counter = lively("ape")
     token_ids, position_ids = inputs()

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from training import RunFolder, TrainConfig, resolve, train
+from models import load_counter
+from training import RunFolder, TrainConfig, evaluate, resolve, train
 from training.config import ModelOptions, TaskOptions
+from training.tasks import lengthened, make_task
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +34,15 @@ def test_learned_positions_count_modulo_10_past_the_training_length(tmp_path: Pa
     ind, ood = best_of(3, "mod10", "ape", tmp_path)
     assert ind >= 99
     assert ood >= 95
+
+
+@pytest.mark.parametrize("family", ["rnn", "lstm"])
+def test_recurrence_counts_modulo_10_on_and_on(family: str, tmp_path: Path) -> None:
+    config = resolve(TrainConfig(data=TaskOptions(task="mod10"), model=ModelOptions(family=family)))
+    scores = train(RunFolder.create(tmp_path / "run", config), progress=False)
+    assert (scores.ind, scores.ood) == (100.0, 100.0)
+    far = lengthened(make_task("mod10"), train_length=100, ood_length=1000)
+    assert evaluate(load_counter(tmp_path / "run"), far, "shifted", rows=64).ood == 100.0
 
 
 @pytest.mark.parametrize("position", ["nope", "rope"])
