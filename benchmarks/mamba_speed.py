@@ -7,11 +7,10 @@ One thread; the contenders take turns, so that whatever else the machine does hi
 milliseconds of each, and the median over turns of how many times longer the others take.
 """
 
-import statistics
-import time
-from collections.abc import Callable
+from functools import partial
 
 import torch
+from side_by_side import race
 from torch import Tensor, nn
 from transformers import MambaConfig as TransformersConfig
 from transformers.models.mamba.modeling_mamba import MambaMixer as TransformersMixer
@@ -53,12 +52,6 @@ def forward_and_backward(mixer: nn.Module, x: Tensor) -> None:
     mixer(x).square().mean().backward()
 
 
-def seconds(work: Callable[[nn.Module, Tensor], None], mixer: nn.Module, x: Tensor) -> float:
-    start = time.perf_counter()
-    work(mixer, x)
-    return time.perf_counter() - start
-
-
 def main() -> None:
     torch.set_num_threads(1)
     logging.set_verbosity_error()  # that its kernels are not installed is why this is its CPU path
@@ -74,12 +67,11 @@ def main() -> None:
             torch.testing.assert_close(output, outputs["ours"], atol=1e-6, rtol=1e-4)
         del outputs
         for what, work in (("forward", forward), ("and back", forward_and_backward)):
-            turns = [{name: seconds(work, mixer, x) for name, mixer in mixers.items()} for _ in range(TURNS + 1)][1:]
-            line = f"{d_model:8} {length:7} {what:>9} {1000 * statistics.median(t['ours'] for t in turns):8.1f}"
+            times = race({name: partial(work, mixer, x) for name, mixer in mixers.items()}, TURNS)
+            line = f"{d_model:8} {length:7} {what:>9} {times['ours'][0]:8.1f}"
             for name, width in (("transformers", 13), ("mambapy", 9)):
-                if name in mixers:
-                    ratio = statistics.median(turn[name] / turn["ours"] for turn in turns)
-                    line += f" {1000 * statistics.median(t[name] for t in turns):{width}.1f} {ratio:6.1f}x"
+                if name in times:
+                    line += f" {times[name][0]:{width}.1f} {times[name][1]:6.1f}x"
             print(line, flush=True)
 
 

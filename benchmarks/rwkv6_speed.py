@@ -6,11 +6,10 @@ One thread, forward and backward, the same inputs; the two take turns, so that w
 both. Prints the median milliseconds of each and the median of the ratios of neighbouring turns.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
+from side_by_side import race
 
 import models.rwkv6
 from models import build_counter
@@ -56,10 +55,8 @@ def inside(d_model: int, length: int, function: Callable[..., torch.Tensor]) -> 
     return forward
 
 
-def seconds(forward: Callable[[], torch.Tensor]) -> float:
-    start = time.perf_counter()
-    forward().square().mean().backward()
-    return time.perf_counter() - start
+def and_backward(forward: Callable[[], torch.Tensor]) -> Callable[[], None]:
+    return lambda: forward().square().mean().backward()
 
 
 def main() -> None:
@@ -70,9 +67,8 @@ def main() -> None:
         for d_model, length in SHAPES:
             chunks, loops = build(d_model, length, recurrence), build(d_model, length, loop)
             torch.testing.assert_close(chunks(), loops(), atol=1e-3, rtol=1e-4)
-            turns = [(seconds(chunks), seconds(loops)) for _ in range(TURNS + 1)][1:]
-            ours, theirs = (1000 * statistics.median(times) for times in zip(*turns, strict=True))
-            ratio = statistics.median(b / a for a, b in turns)
+            times = race({"chunks": and_backward(chunks), "loop": and_backward(loops)}, TURNS)
+            (ours, _), (theirs, ratio) = times["chunks"], times["loop"]
             print(f"{what:>20} {d_model:8} {length:7} {ours:10.1f} {theirs:9.1f} {ratio:14.1f}")
 
 

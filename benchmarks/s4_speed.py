@@ -8,12 +8,11 @@ and batches; the two take turns, so that whatever else the machine does hits bot
 each and the median of the ratios of neighbouring turns.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from side_by_side import race
 from torch import Tensor, nn
 
 from models import build_counter
@@ -60,12 +59,6 @@ def stepper(model: nn.Module, token_ids: Tensor) -> Callable[[], None]:
     return step
 
 
-def seconds(step: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    step()
-    return time.perf_counter() - start
-
-
 def main() -> None:
     torch.set_num_threads(1)
     print(f"batch {BATCH}, 1 layer, d_state 64, one thread, {TURNS} turns, forward and backward")
@@ -74,12 +67,8 @@ def main() -> None:
         counter, loop = pair(length, d_model)
         token_ids = torch.randint(0, 103, (BATCH, length), generator=torch.Generator().manual_seed(1))
         torch.testing.assert_close(counter(token_ids, token_ids), loop(token_ids, token_ids), atol=1e-4, rtol=0)
-        steps = [stepper(counter, token_ids), stepper(loop, token_ids)]
-        for step in steps:
-            seconds(step)
-        turns = [(seconds(steps[0]), seconds(steps[1])) for _ in range(TURNS)]
-        ours, theirs = (1000 * statistics.median(times) for times in zip(*turns, strict=True))
-        ratio = statistics.median(b / a for a, b in turns)
+        times = race({"counter": stepper(counter, token_ids), "loop": stepper(loop, token_ids)}, TURNS)
+        (ours, _), (theirs, ratio) = times["counter"], times["loop"]
         print(f"{length:7} {d_model:8} {ours:11.2f} {theirs:9.2f} {ratio:6.1f}x")
 
 

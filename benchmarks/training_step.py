@@ -6,19 +6,18 @@ One thread, the same shapes, batches and optimiser; the two take turns, so that 
 hits both. Prints the median milliseconds of each and the median of the ratios of neighbouring turns.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from lean_transformer import LeanTransformer, copy_weights
+from side_by_side import race
 from torch import nn
 
 from models import TransformerConfig, build_counter
 
 SHAPES = [(32, 1, 1), (64, 2, 4), (128, 2, 4), (256, 2, 4)]  # d_model, n_layers, n_heads
-BATCH, LENGTH, TURNS, STEPS_A_TURN = 32, 50, 30, 3
+BATCH, LENGTH, TURNS = 32, 50, 60
 
 
 def stepper(model: nn.Module, token_ids: torch.Tensor, position_ids: torch.Tensor) -> Callable[[], None]:
@@ -36,16 +35,9 @@ def stepper(model: nn.Module, token_ids: torch.Tensor, position_ids: torch.Tenso
     return step
 
 
-def seconds(step: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    for _ in range(STEPS_A_TURN):
-        step()
-    return (time.perf_counter() - start) / STEPS_A_TURN
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"batch {BATCH}, length {LENGTH}, one thread, {TURNS} turns of {STEPS_A_TURN} steps")
+    print(f"batch {BATCH}, length {LENGTH}, one thread, {TURNS} turns")
     print(f"{'d_model':>8} {'layers':>7} {'heads':>6} {'counter ms':>11} {'lean ms':>9} {'ratio':>6}")
     for d_model, n_layers, n_heads in SHAPES:
         generator = torch.Generator().manual_seed(0)
@@ -56,12 +48,9 @@ def main() -> None:
         token_ids = torch.randint(0, 103, (BATCH, LENGTH), generator=generator)
         position_ids = torch.arange(LENGTH).expand(BATCH, -1)
         torch.testing.assert_close(counter(token_ids, position_ids), lean(token_ids, position_ids), atol=1e-5, rtol=0)
-        steps = [stepper(counter.train(), token_ids, position_ids), stepper(lean, token_ids, position_ids)]
-        for step in steps:
-            seconds(step)
-        turns = [(seconds(steps[0]), seconds(steps[1])) for _ in range(TURNS)]
-        ours, theirs = (1000 * statistics.median(times) for times in zip(*turns, strict=True))
-        ratio = statistics.median(a / b for a, b in turns)
+        models = {"lean": lean, "counter": counter.train()}
+        times = race({name: stepper(model, token_ids, position_ids) for name, model in models.items()}, TURNS)
+        (theirs, _), (ours, ratio) = times["lean"], times["counter"]
         print(f"{d_model:8} {n_layers:7} {n_heads:6} {ours:11.2f} {theirs:9.2f} {ratio:6.2f}")
 
 
