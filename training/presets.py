@@ -81,7 +81,7 @@ SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
     "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
     "s4": RECURRENT | {"lr": 1e-2, "d_model": 64},
-    "mamba": RECURRENT | {"lr": 3e-3, "weight_decay": 0.0},
+    "mamba": RECURRENT | {"lr": 1e-2, "weight_decay": 0.0, "embed_std": 0.3, "beta2": 0.95, "steps": 20_000},
     "rwkv6": RECURRENT | {"lr": 5e-3, "weight_decay": 0.0, "beta2": 0.99, "steps": 3000},
 }
 FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_size": 32}
