@@ -35,6 +35,8 @@ class ModelOptions:
     d_mlp: int | None = None  # width of the MLP's hidden layer (4 * d_model)
     causal: bool = True  # tokens of a transformer see only earlier ones
     init_std: float | None = None  # std of a transformer's initial weights
+    d_state: int | None = None  # state of each channel of s4 (64) or mamba (16)
+    d_head: int | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: float | None = None  # std of a recurrent counter's initial embedding
     dropout: float | None = None  # of a recurrent counter, while training
 

@@ -4,11 +4,12 @@
 trying (README, "Results"). `paper` is the paper's own (section 3.2).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from models.config import CounterConfig
+from models.config import CounterConfig, MambaConfig, S4Config
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import DEFAULT_POSITION, ModelOptions, TrainConfig, architecture_name
@@ -78,8 +79,8 @@ PAPER = Recipe(
 # Where `small` differs from SMALL: by task (without its base), by architecture, and by both. Later ones win.
 RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0}
 SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
-    "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02},
+    "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
+    "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
     "s4": RECURRENT | {"lr": 1e-2, "d_model": 64},
     "mamba": RECURRENT | {"lr": 1e-2, "weight_decay": 0.0, "embed_std": 0.3, "beta2": 0.95},
     "rwkv6": RECURRENT | {"lr": 5e-3, "weight_decay": 0.0, "beta2": 0.99, "steps": 3000},
@@ -173,6 +174,9 @@ def task_of(config: TrainConfig) -> Task:
     return make_task(data.task, bos=data.bos, train_length=data.train_length, ood_length=data.ood_length)
 
 
+D_STATES = {"s4": S4Config.d_state, "mamba": MambaConfig.d_state}
+
+
 def _fill_model(options: ModelOptions, recipe: Recipe) -> ModelOptions:
     """Model options with no None left where the family has such a field; one that it lacks may not be given."""
     known = {field.name for field in fields(FAMILIES[options.family].config)} | {"family"}
@@ -185,8 +189,13 @@ def _fill_model(options: ModelOptions, recipe: Recipe) -> ModelOptions:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
         raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
     filled = _fill(options, recipe)
+    width = filled.d_model or 0
     filled = replace(
-        filled, position=filled.position or DEFAULT_POSITION, d_mlp=filled.d_mlp or 4 * (filled.d_model or 0)
+        filled,
+        position=filled.position or DEFAULT_POSITION,
+        d_mlp=filled.d_mlp or 4 * width,
+        d_head=filled.d_head or math.gcd(64, width),
+        d_state=filled.d_state or D_STATES.get(filled.family),
     )
     return replace(filled, **{field.name: field.default for field in fields(options) if field.name not in known})
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models.errors import CountLensError
+from models.families import FAMILIES
 from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
 from training.loop import lr_factor
 from training.presets import model_config, preset_recipe, resolve, run_name
@@ -22,9 +23,41 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing == {"embed_std", "dropout"}  # a transformer has neither
+    assert missing == {"embed_std", "dropout", "d_state", "d_head"}  # a transformer has none of them
     assert resolve(resolved) == resolved
     assert TrainConfig.from_dict(resolved.to_dict()) == resolved
+
+
+@pytest.mark.parametrize("preset", ["small", "paper"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "transformer"])
+def test_every_recurrent_family_has_a_sound_recipe_at_any_width(family: str, preset: str) -> None:
+    for width in (None, 24, 96):
+        resolved = resolve(config("selective", preset, family=family, d_model=width))
+        assert resolve(resolved) == resolved
+        counter = model_config(resolved)
+        assert type(counter) is FAMILIES[family].config
+        assert width in (None, counter.d_model)
+    assert (resolved.model.position, resolved.model.n_heads, resolved.model.d_mlp) == (None, None, None)
+
+
+def test_the_paper_preset_has_each_familys_own_settings() -> None:
+    s4, rwkv6 = (resolve(config(preset="paper", family=family)) for family in ("s4", "rwkv6"))
+    assert (s4.optimiser.lr, s4.model.dropout, s4.model.embed_std, s4.model.d_model) == (1e-2, 0.1, 1.0, 128)
+    assert (rwkv6.optimiser.lr, rwkv6.optimiser.beta2, rwkv6.model.dropout) == (1e-4, 0.99, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ({"family": "lstm", "position": "ape"}, "--position"),
+        ({"family": "rnn", "n_heads": 2}, "--n-heads"),
+        ({"family": "mamba", "causal": False}, "--causal"),
+        ({"position": "ape", "d_state": 4}, "--d-state"),
+    ],
+)
+def test_options_of_another_family_are_refused(model: dict[str, object], option: str) -> None:
+    with pytest.raises(CountLensError, match=f"{option} is no option of the family"):
+        resolve(config(**model))
 
 
 def test_the_paper_preset_is_the_papers() -> None:
