@@ -175,7 +175,10 @@ class _Trainer:
         return loss.detach()
 
     def _evaluate(self, loss: float) -> dict[str, float]:
-        """Scores now; keeps the checkpoint if it is the best so far, by the mean of IND and OOD."""
+        """Scores now; keeps the checkpoint if it is the best so far, by the mean of IND and OOD.
+
+        Of equal ones the later is kept: an LSTM that has just reached 100 often forgets how beyond position 100.
+        """
         rows = self.config.record.eval_rows or 1
         scores = evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
         summary = scores.summary()
@@ -184,7 +187,7 @@ class _Trainer:
             {"step": self.step, "seconds": round(self.seconds, 2), "loss": loss, "lr": lr, **summary},
             scores.by_position,
         )
-        if self.best is None or summary["ind"] + summary["ood"] > self.best["ind"] + self.best["ood"]:
+        if self.best is None or summary["ind"] + summary["ood"] >= self.best["ind"] + self.best["ood"]:
             self.best = {"step": self.step, **summary}
             self._save(self.run.best, summary)
         return summary
