@@ -96,7 +96,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # One wide head and strong weight decay: with 4 heads, or 128 wide, OOD stayed below 75.
     ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 8, "weight_decay": 1.0, "init_std": 0.02},
     ("mod", "spe"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
-    # One layer of real decays makes a period slowly: 78 IND after 15,000 steps.
+    # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
     ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
