@@ -15,32 +15,21 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import RecurrentConfig
 from models.counter import listening
-from models.recurrent import Inputs, Mixer, Recurrent, RecurrentBlock, Stream
-from models.rnn import init_cell
+from models.recurrent import Recurrent, RecurrentBlock, Stream
+from models.rnn import CellMixer
 
 State = Float[Tensor, "batch 2 d_model"]
 
 
-class LSTMMixer(Mixer):
-    """torch's nn.LSTM holds the weights and is the parallel form."""
+class LSTMMixer(CellMixer):
+    """The state is hidden and cell state; the output is the hidden one."""
 
     def __init__(self, cfg: RecurrentConfig) -> None:
-        super().__init__()
-        self.cell = nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True)
+        super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True))
         self.hook_gate_i = HookPoint()
         self.hook_gate_f = HookPoint()
         self.hook_gate_g = HookPoint()
         self.hook_gate_o = HookPoint()
-
-    def init_weights(self, generator: torch.Generator) -> None:
-        init_cell(self.cell, generator)
-
-    def parallel(self, x: Stream) -> Stream:
-        return self.cell(x)[0]
-
-    def inputs(self, x: Stream) -> Inputs:
-        weight_ih, _, bias_ih, _ = self.cell.all_weights[0]
-        return (F.linear(x, weight_ih, bias_ih),)
 
     def initial_state(self, x: Stream) -> State:
         return x.new_zeros(len(x), 2, x.shape[-1])

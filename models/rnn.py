@@ -15,15 +15,17 @@ from models.recurrent import Inputs, Mixer, Recurrent, RecurrentBlock, Stream
 State = Float[Tensor, "batch d_model"]
 
 
-class ElmanMixer(Mixer):
-    """torch's nn.RNN holds the weights and is the parallel form."""
+class CellMixer(Mixer):
+    """A mixer whose weights one of torch's recurrent cells holds; the cell is also its parallel form."""
 
-    def __init__(self, cfg: RecurrentConfig) -> None:
+    def __init__(self, cell: nn.RNNBase) -> None:
         super().__init__()
-        self.cell = nn.RNN(cfg.d_model, cfg.d_model, batch_first=True)
+        self.cell = cell
 
     def init_weights(self, generator: torch.Generator) -> None:
-        init_cell(self.cell, generator)
+        """Uniform in +-1/sqrt(d_model), as torch does it, but from the generator."""
+        for parameter in self.cell.parameters():
+            uniform_(parameter, self.cell.hidden_size**-0.5, generator)
 
     def parallel(self, x: Stream) -> Stream:
         return self.cell(x)[0]
@@ -31,6 +33,13 @@ class ElmanMixer(Mixer):
     def inputs(self, x: Stream) -> Inputs:
         weight_ih, _, bias_ih, _ = self.cell.all_weights[0]
         return (F.linear(x, weight_ih, bias_ih),)
+
+
+class ElmanMixer(CellMixer):
+    """The state is the hidden state, which is also the output."""
+
+    def __init__(self, cfg: RecurrentConfig) -> None:
+        super().__init__(nn.RNN(cfg.d_model, cfg.d_model, batch_first=True))
 
     def initial_state(self, x: Stream) -> State:
         return torch.zeros_like(x[:, 0])
@@ -41,12 +50,6 @@ class ElmanMixer(Mixer):
 
     def readout(self, states: Float[Tensor, "batch pos d_model"], *inputs: Tensor) -> Stream:
         return states
-
-
-def init_cell(cell: nn.RNNBase, generator: torch.Generator) -> None:
-    """Uniform in +-1/sqrt(d_model), as torch does it, but from the generator."""
-    for parameter in cell.parameters():
-        uniform_(parameter, cell.hidden_size**-0.5, generator)
 
 
 class RNN(Recurrent):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models import FAMILIES, CountLensError, build_counter, load_counter, save_counter
+from models import FAMILIES, CountLensError, build_counter, hook_name, load_counter, save_counter
 from models.config import RecurrentConfig
 from models.recurrent import Recurrent
 
@@ -103,12 +103,12 @@ def test_an_edit_of_one_step_goes_on_and_an_edit_of_the_trajectory_does_not(fami
         return states
 
     last = 1
-    moved = counter.run_with_hooks(*tokens(), fwd_hooks=[(f"blocks.{last}.mixer.hook_state_step", edit_step)]) - plain
+    moved = counter.run_with_hooks(*tokens(), fwd_hooks=[(hook_name("state_step", last), edit_step)]) - plain
     moved = moved.abs().amax((0, 2))
     assert steps == list(range(20))
     assert moved[:7].max() < 1e-9
     assert moved[7:].min() > 1e-6
-    moved = counter.run_with_hooks(*tokens(), fwd_hooks=[(f"blocks.{last}.mixer.hook_state", edit_trajectory)]) - plain
+    moved = counter.run_with_hooks(*tokens(), fwd_hooks=[(hook_name("state", last), edit_trajectory)]) - plain
     moved = moved.abs().amax((0, 2))
     assert moved[7] > 1e-6
     moved[7] = 0
@@ -123,7 +123,7 @@ def test_a_cache_holds_whole_trajectories(family: str) -> None:
     counter = lively(family)
     _, cache = counter.run_with_cache(*tokens())
     for layer in range(2):
-        assert cache[f"blocks.{layer}.mixer.hook_state"].shape[:2] == (3, 20)
+        assert cache[hook_name("state", layer)].shape[:2] == (3, 20)
         assert cache["resid_pre", layer].shape == cache["resid_post", layer].shape == (3, 20, 64)
     assert not any(name.endswith("hook_state_step") for name in cache)
     assert set(cache.keys()) == {name for name in counter.hook_dict if not name.endswith("hook_state_step")}

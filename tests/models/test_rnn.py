@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from models import build_counter
+from models import build_counter, hook_name
 from models.config import LSTMConfig, RNNConfig
 from models.lstm import LSTMMixer
 from models.rnn import ElmanMixer
@@ -29,7 +29,7 @@ def pair(family: str, n_layers: int = 3) -> tuple[nn.Module, nn.Module]:
 
 def listen(counter: nn.Module) -> list[tuple[str, object]]:
     """A listener at each layer's state, so that the open path is taken."""
-    return [(f"blocks.{layer}.mixer.hook_state", lambda x, hook: None) for layer in range(counter.cfg.n_layers)]
+    return [(hook_name("state", layer), lambda x, hook: None) for layer in range(counter.cfg.n_layers)]
 
 
 def gap(counter: nn.Module, oracle: nn.Module, opened: bool) -> tuple[float, float]:
@@ -89,7 +89,7 @@ def test_gates_are_those_that_made_the_state() -> None:
     counter, _ = pair("lstm", n_layers=1)
     token_ids = torch.randint(0, 11, (4, 25), generator=torch.Generator().manual_seed(1))
     _, cache = counter.run_with_cache(token_ids, token_ids)
-    i, f, g, o = (cache[f"blocks.0.mixer.hook_gate_{gate}"] for gate in "ifgo")
+    i, f, g, o = (cache[hook_name(f"gate_{gate}", 0, "mixer")] for gate in "ifgo")
     hidden, cell = cache["blocks.0.mixer.hook_state"].unbind(2)
     before = torch.nn.functional.pad(cell, (0, 0, 1, 0))[:, :-1]
     torch.testing.assert_close(cell, f * before + i * g)
@@ -107,7 +107,7 @@ def test_an_edited_gate_changes_its_own_position_only() -> None:
         return gate
 
     for gate in "ifgo":
-        hooks = [(f"blocks.0.mixer.hook_gate_{gate}", shut)]
+        hooks = [(hook_name(f"gate_{gate}", 0, "mixer"), shut)]
         moved = (counter.run_with_hooks(token_ids, token_ids, fwd_hooks=hooks) - plain).abs().amax((0, 2))
         assert moved[9] > 1e-3
         moved[9] = 0
