@@ -1,0 +1,73 @@
+"""What every probe returns: a frozen dataclass of numbers with a verdict, a tidy table and a plain form."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from models.counter import Counter
+from models.errors import CountLensError
+from training.tasks import Task, make_task
+
+
+class NotApplicable(CountLensError):
+    """This probe makes no sense for this counter; the message says why. A report skips it with the reason."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a result says, in one sentence, and what would have to come out for it to say something else."""
+
+    sentence: str
+    would_change: str
+    agrees: bool | None = None  # with the paper's claim; None where the paper makes none
+
+
+class Result(ABC):
+    """Base of the frozen dataclasses that probes return."""
+
+    @property
+    @abstractmethod
+    def verdict(self) -> Verdict:
+        """The sentence that the numbers support."""
+
+    @abstractmethod
+    def to_frame(self) -> pd.DataFrame:
+        """The numbers as a tidy table, one observation a line."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values, and the verdict."""
+        assert is_dataclass(self)
+        values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        return values | {"verdict": plain(self.verdict)}
+
+
+def plain(value: Any) -> Any:
+    """The same value in JSON's types: arrays become lists, floats keep nine digits, NaN becomes None.
+
+    >>> plain({"score": np.array([0.1 + 0.2, np.nan])})
+    {'score': [0.3, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.9g}") if np.isfinite(value) else None
+    return value
+
+
+def task_of_counter(counter: Counter) -> tuple[Task, str]:
+    """The task and position policy that a counter was trained on."""
+    info = counter.info
+    if info is None or info.task is None or info.policy is None:
+        raise NotApplicable("this counter does not say what it was trained on: load it from a training run")
+    return make_task(**info.task), info.policy
