@@ -16,6 +16,7 @@ def train(
     config: Annotated[TrainConfig, OmitArgPrefixes],
     out: Path | None = None,
     resume: Path | None = None,
+    like: str | None = None,
     quiet: bool = False,
 ) -> None:
     """Train a counter, score it in and out of distribution, and save it.
@@ -27,16 +28,19 @@ def train(
       countlens train --task mod10 --position ape
       countlens train --task selective --bos --position nope --n-layers 1 --seed 2
       countlens train --resume runs/mod10/ape-2L/seed0
+      countlens train --like mod10/ape-2L/seed0 --out runs/again
 
     Args:
         config: What to train.
         out: Folder of the run (runs/TASK/ARCHITECTURE/SEED).
         resume: A run folder to go on with; it brings its own options.
+        like: A checkpoint to train again from scratch, with all its options: the same weights, bit for bit, on the
+            same machine.
         quiet: No progress bar.
     """
     from app.commands.train import run_training
 
-    run_training(config, out, resume, progress=not quiet)
+    run_training(config, out, resume, like, progress=not quiet)
 
 
 def evaluate(
@@ -109,8 +113,90 @@ def export(
     run_export(checkpoint, out, format)
 
 
+def sweep(
+    grid: Positional[Path | None] = None,
+    task: tuple[str, ...] = (),
+    architecture: tuple[str, ...] = (),
+    n_layers: tuple[int, ...] = (),
+    bos: Literal["without", "with", "both"] | None = None,
+    lengths: tuple[str, ...] = (),
+    seeds: int | None = None,
+    preset: str | None = None,
+    out: Path = Path("runs"),
+    only: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    retries: int = 3,
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    index: int | None = None,
+    dry_run: bool = False,
+    status: bool = False,
+    gpu: str = "a100",
+    price_per_core_hour: float | None = None,
+    quiet: bool = False,
+) -> None:
+    """Train a grid of runs, several at a time. Stopped or killed, the same command goes on; nothing is done twice.
+
+    The grid is a small TOML file or comes from axes. Its runs are written to a manifest, OUT/GRID.jsonl, one line a
+    run, and trained into OUT/NAME. A run that fails is noted with its error and does not stop the others.
+
+    A grid file, in which a list is an axis and every option of `countlens train` is a key:
+      seeds = 3
+      [[cells]]
+      task = "mod10"
+      architecture = ["ape", "rope", "lstm"]
+
+    Examples:
+      countlens sweep checkpoints/zoo.toml
+      countlens sweep --task mod10 selective --architecture nope rope lstm --n-layers 1 2 --bos both --seeds 3
+      countlens sweep grid.toml --dry-run --gpu h100
+      countlens sweep grid.toml --index 7             # one line of the manifest, for a job array
+      countlens sweep grid.toml --engine ray --address auto --gpus 0.25
+
+    Args:
+        grid: A grid file (.toml) or a manifest (.jsonl).
+        task: Axis of tasks.
+        architecture: Axis of positional schemes and recurrent families.
+        n_layers: Axis of depths.
+        bos: Without a bos token, with one, or both.
+        lengths: Axis of train and OOD lengths, as 50to100.
+        seeds: Seeds 0 to this many (1).
+        preset: small or paper (small).
+        out: Where manifest and runs go.
+        only: Train only runs whose name fits, as 'mod10/*'.
+        engine: local is this machine; ray is a cluster (pip install 'countlens[ray]').
+        workers: Runs at a time (one a GPU or, without any, one a core).
+        retries: How often a run is tried again after its worker or node died.
+        address: Ray cluster to join, as auto or ray://host:10001; without it one is started here.
+        cpus: Ray: cores a run.
+        gpus: Ray: GPUs a run; 0.25 puts four runs on one.
+        index: Train this one line of the manifest, here, and nothing else.
+        dry_run: Print the number of runs, FLOPs, and time and cost here and on a GPU; train nothing.
+        status: Print how far every run is; train nothing.
+        gpu: With --dry-run: which GPU to estimate for.
+        price_per_core_hour: With --dry-run: what an hour of a core costs here.
+        quiet: No live table.
+    """
+    from app.commands import sweep as command
+
+    flags = command.Flags(task, architecture, n_layers, bos, lengths, seeds, preset)
+    manifest = command.open_sweep(grid, flags, out)
+    if status:
+        command.print_status(manifest)
+    elif dry_run:
+        command.print_estimate(manifest, workers, gpu, price_per_core_hour)
+    elif index is not None:
+        command.run_index(manifest, index)
+    else:
+        options = command.EngineOptions(workers, retries, address, cpus, gpus)
+        command.run_sweep(manifest, only, engine, options, quiet)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
+    "sweep": sweep,
     "eval": evaluate,
     "list": list_counters,
     "tasks": tasks,

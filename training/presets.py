@@ -223,8 +223,35 @@ def run_name(config: TrainConfig) -> str:
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
     parts += [data.policy] * (data.policy != "shifted")
+    parts += _other_than_recipe(resolved, recipe)
     parts += [config.preset] * (config.preset != "small")
     return f"{data.task}{'-bos' * data.bos}/{'-'.join(parts)}/seed{config.seed}"
+
+
+# What a name says of a recipe's value that was changed; layers, width and heads have places of their own.
+RECIPE_LABELS = {
+    "init_std": "init{:g}",
+    "embed_std": "embed{:g}",
+    "dropout": "dropout{:g}",
+    "steps": "{}steps",
+    "batch_size": "batch{}",
+    "lr": "lr{:g}",
+    "warmup_steps": "warmup{}",
+    "schedule": "{}",
+    "weight_decay": "wd{:g}",
+    "beta2": "beta{:g}",
+    "clip": "clip{:g}",
+}
+
+
+def _other_than_recipe(resolved: TrainConfig, recipe: Recipe) -> list[str]:
+    """The parts of a name for options of the recipe that were given another value."""
+    values = vars(resolved.model) | vars(resolved.optimiser)
+    return [
+        label.format(values[name])
+        for name, label in RECIPE_LABELS.items()
+        if values[name] not in (None, getattr(recipe, name))
+    ]
 
 
 def _fill(options: Any, recipe: Recipe) -> Any:

@@ -6,6 +6,7 @@ model.safetensors        the best checkpoint so far
 last.safetensors         the last one, once the run is finished
 state.safetensors        weights, optimiser and random state for --resume, until the run is finished
 snapshots/step-*.safetensors
+error.txt                why the run failed, if it did when it was last tried
 """
 
 import json
@@ -36,6 +37,10 @@ class TrainState:
     tensors: dict[str, torch.Tensor]  # model.*, optimiser.*, generator
 
 
+class BusyError(CountLensError):
+    """Another process holds the run."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run."""
@@ -49,6 +54,10 @@ class RunFolder:
     @property
     def last(self) -> Path:
         return self.path / "last.safetensors"
+
+    @property
+    def exists(self) -> bool:
+        return self._config.is_file()
 
     @property
     def finished(self) -> bool:
@@ -66,6 +75,10 @@ class RunFolder:
     def _metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
+    @property
+    def _failure(self) -> Path:
+        return self.path / "error.txt"
+
     def snapshot(self, step: int) -> Path:
         """The checkpoint kept at a step."""
         return self.path / "snapshots" / f"step-{step:07d}.safetensors"
@@ -74,10 +87,12 @@ class RunFolder:
     def create(cls, path: Path, config: TrainConfig) -> "RunFolder":
         """A folder for a new run; refuses one that holds anything else."""
         run = cls(path)
-        if run._config.is_file():
+        if run.exists:
             same = run.config() == config
             hint = f"countlens train --resume {path}" if same else "another --out or --seed, or remove it"
             raise CountLensError(f"{path} already holds {'this' if same else 'another'} run: use {hint}")
+        if path.is_dir():
+            remove_unfinished(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise CountLensError(f"{path} is not empty and no run: choose another --out")
         write_text(run._config, json.dumps(config.to_dict(), indent=2) + "\n")
@@ -97,6 +112,18 @@ class RunFolder:
         except (OSError, ValueError, AttributeError) as error:
             raise CountLensError(f"cannot read {self._config}: {error}") from error
 
+    @property
+    def failure(self) -> str | None:
+        """The error that ended the run when it was last tried; None when there was none."""
+        return self._failure.read_text() if self._failure.is_file() else None
+
+    def record_failure(self, text: str | None) -> None:
+        """Writes down why the run could not go on; None: it could."""
+        if text is None:
+            self._failure.unlink(missing_ok=True)
+        else:
+            write_text(self._failure, text)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the run: two processes never train into one folder. A killed one lets go of it."""
@@ -104,7 +131,7 @@ class RunFolder:
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise CountLensError(f"{self.path} is being trained by another process") from error
+            raise BusyError(f"{self.path} is being trained by another process") from error
         try:
             remove_unfinished(self.path)
             yield

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from models.errors import CountLensError
-from models.find import RUNS
+from models.find import RUNS, find_checkpoint
+from models.info import read_info
 from training.config import TrainConfig
 from training.device import prepare
 from training.loop import train
@@ -11,8 +12,15 @@ from training.presets import describe, resolve, run_name
 from training.run import RunFolder
 
 
-def run_training(config: TrainConfig, out: Path | None, resume: Path | None, progress: bool) -> None:
+def run_training(config: TrainConfig, out: Path | None, resume: Path | None, like: str | None, progress: bool) -> None:
     """Trains a new run, or goes on with one, and prints its scores and where it is."""
+    if like is not None:
+        if config != TrainConfig() or resume is not None:
+            raise CountLensError("--like brings the checkpoint's own options: give it with --out alone")
+        training = read_info(find_checkpoint(like)).training
+        if not training:
+            raise CountLensError(f"{like} does not say how it was trained")
+        config = TrainConfig.from_dict(training)
     if resume is not None:
         if config != TrainConfig() or out is not None:
             raise CountLensError("--resume brings the run's own options: give it alone, or start a new run")

@@ -1,0 +1,157 @@
+"""`countlens sweep`"""
+
+import fnmatch
+import re
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from training.estimate import estimate_sweep
+from training.score_table import score_of_run, write_scores
+
+from app.commands.live_table import Board, scores_of, shown
+from app.commands.units import duration
+from models.errors import CountLensError
+from training.grid import expand, read_grid
+from training.interrupt import interrupted_by_sigterm
+from training.local_engine import default_workers
+from training.manifest import Manifest, status_of
+from training.sweep import EngineOptions, sweep, train_run
+
+
+@dataclass(frozen=True)
+class Flags:
+    """A grid from the command line: every option is an axis."""
+
+    task: tuple[str, ...] = ()
+    architecture: tuple[str, ...] = ()
+    n_layers: tuple[int, ...] = ()
+    bos: str | None = None
+    lengths: tuple[str, ...] = ()
+    seeds: int | None = None
+    preset: str | None = None
+
+    def cell(self) -> dict[str, Any]:
+        """The same as a cell of a grid file."""
+        given: dict[str, Any] = {
+            "task": list(self.task),
+            "architecture": list(self.architecture),
+            "n_layers": list(self.n_layers),
+            "bos": {"without": [False], "with": [True], "both": [False, True]}.get(self.bos or "", []),
+            "lengths": [_length_pair(text) for text in self.lengths],
+            "preset": self.preset,
+            "seeds": self.seeds,
+        }
+        return {key: value for key, value in given.items() if value not in ([], None)}
+
+
+def open_sweep(grid: Path | None, flags: Flags, out: Path) -> Manifest:
+    """The manifest that is meant: a manifest's own file, or one made from a grid file or flags below `out`."""
+    if grid is None:
+        if not flags.cell():
+            raise CountLensError(
+                "what to sweep over? Give a grid file, or axes such as --task mod10 --architecture ape"
+            )
+        return Manifest.create(out / "sweep.jsonl", expand([flags.cell()]))
+    if flags.cell():
+        raise CountLensError(f"{grid} and axes such as --{next(iter(flags.cell()))} exclude each other: give one")
+    if grid.suffix == ".jsonl":
+        return Manifest.read(grid)
+    return Manifest(out / f"{grid.stem}.jsonl", tuple(read_grid(grid)))
+
+
+def run_index(manifest: Manifest, index: int) -> None:
+    """Trains one line of the manifest, here and now."""
+    if not 0 <= index < len(manifest.runs):
+        raise CountLensError(f"--index {index}: {manifest.path} has lines 0 to {len(manifest.runs) - 1}")
+    manifest.check()
+    manifest.write()
+    run = manifest.runs[index]
+    print(f"{index}: {run.name}", flush=True)
+    outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
+    status = status_of(manifest.folder(run), run.config)
+    print(f"{outcome}{scores_of(status)}" if outcome != "failed" else f"failed: {status.error}")
+    if outcome != "finished":
+        sys.exit(1)
+
+
+def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
+    """What the runs that are left would cost, here and on a GPU."""
+    left = manifest.unfinished()
+    print(f"{len(manifest.runs)} runs in {manifest.path}, {len(manifest.runs) - len(left)} of them finished")
+    if left:
+        print(
+            estimate_sweep(
+                [run.config for run in left],
+                names=[run.name for run in left],
+                workers=workers or default_workers(),
+                gpu=gpu,
+                price_per_core_hour=price,
+            )
+        )
+
+
+def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
+    """Trains what is left, with a live table, and prints a summary. Exit code 1 if a run failed."""
+    chosen = select(manifest, only)
+    manifest.check()
+    manifest.write()
+    board = Board(chosen)
+    started = time.perf_counter()
+    try:
+        with shown(board, quiet) as draw, interrupted_by_sigterm():
+            for event in sweep(chosen, engine, options):
+                board.note(event)
+                draw(event)
+    except KeyboardInterrupt:
+        print("stopped; nothing is lost: the same command goes on where it was", file=sys.stderr)
+        sys.exit(130)
+    print_summary(manifest, chosen, time.perf_counter() - started)
+
+
+def select(manifest: Manifest, only: str | None) -> Manifest:
+    """The manifest with the runs alone whose name fits a pattern such as `mod10/*`."""
+    if only is None:
+        return manifest
+    runs = tuple(run for run in manifest.runs if fnmatch.fnmatch(run.name, only))
+    if not runs:
+        raise CountLensError(
+            f"--only {only!r} fits none of the {len(manifest.runs)} runs, such as {manifest.runs[0].name}"
+        )
+    return replace(manifest, runs=runs)
+
+
+def print_summary(manifest: Manifest, chosen: Manifest, seconds: float) -> None:
+    """What came out, what failed and why, and where the scores are."""
+    statuses = dict(chosen.statuses())
+    failed = {run.name: status for run, status in statuses.items() if status.state == "failed"}
+    finished = [run for run in manifest.runs if manifest.folder(run).finished]
+    scores = manifest.path.with_suffix(".scores.csv")
+    if finished:
+        write_scores(scores, [score_of_run(manifest.folder(run), run.name) for run in finished])
+    in_chosen = sum(status.state == "finished" for status in statuses.values())
+    print(f"{in_chosen} of {len(chosen.runs)} runs finished, {len(failed)} failed, in {duration(seconds)}")
+    for name, status in failed.items():
+        print(f"  {name}: {status.error}")
+    if failed:
+        print(f"  the whole error is in RUN/error.txt below {manifest.path.parent}; the same command tries them again")
+    if finished:
+        print(f"scores: {scores}; beside the paper's: countlens tables --scores {scores}")
+    if failed:
+        sys.exit(1)
+
+
+def print_status(manifest: Manifest) -> None:
+    """How far every run is, read from the folders: also while somebody else trains."""
+    for index, (run, status) in enumerate(manifest.statuses()):
+        shown = f": {status.error}" if status.state == "failed" else scores_of(status)
+        print(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
+
+
+def _length_pair(text: str) -> list[int]:
+    pair = re.fullmatch(r"(\d+)to(\d+)", text)
+    if pair is None:
+        raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
+    return [int(pair[1]), int(pair[2])]

@@ -1,0 +1,226 @@
+"""Sweeps: nothing is lost and nothing done twice, whatever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from models.errors import CountLensError
+from training import loop
+from training.config import TrainConfig
+from training.grid import expand
+from training.manifest import Manifest, status_of
+from training.run import RunFolder
+from training.sweep import EngineOptions, sweep, train_run
+
+TINY = {
+    "task": "mod10",
+    "lengths": [5, 10],
+    "n_layers": 1,
+    "d_model": 8,
+    "eval_every": 20,
+    "eval_rows": 8,
+}
+DRIVER = """
+import sys
+from pathlib import Path
+from training.manifest import Manifest
+from training.sweep import EngineOptions, sweep
+if __name__ == "__main__":
+    for event in sweep(Manifest.read(Path(sys.argv[1])), options=EngineOptions(workers=2)):
+        if event is not None:
+            print(event.kind, event.run.name, flush=True)
+"""
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers through /proc")
+
+
+def manifest_of(folder: Path, **axes: object) -> Manifest:
+    manifest = Manifest(folder / "sweep.jsonl", tuple(expand([TINY | axes])))
+    manifest.write()
+    return manifest
+
+
+def weights(manifest: Manifest) -> dict[str, bytes]:
+    """Every tensor of every run's best and last checkpoint."""
+    found = {}
+    for run in manifest.runs:
+        folder = manifest.folder(run)
+        for path in (folder.best, folder.last):
+            for name, tensor in load_file(path).items():
+                found[f"{run.name} {path.name} {name}"] = tensor.numpy().tobytes()
+    return found
+
+
+def start_driver(manifest: Manifest) -> subprocess.Popen[str]:
+    script = manifest.path.parent / "driver.py"
+    script.write_text(DRIVER)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(script), str(manifest.path)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def lines_until(driver: subprocess.Popen[str], kind: str) -> Iterator[str]:
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        yield line
+        if line.startswith(kind):
+            return
+
+
+def wait_for(condition: object, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@needs_proc
+def test_a_killed_driver_and_a_killed_worker_change_nothing(tmp_path: Path) -> None:
+    """SIGKILL of the driver, then of a worker: every run ends with the weights of an undisturbed sweep."""
+    axes = {"seeds": 4, "steps": 1500}
+    disturbed, whole = manifest_of(tmp_path / "disturbed", **axes), manifest_of(tmp_path / "whole", **axes)
+
+    driver = start_driver(disturbed)
+    list(lines_until(driver, "finished"))
+    wait_for(lambda: any(status.state == "started" and status.step > 0 for _, status in disturbed.statuses()))
+    workers = [pid for pid in children(driver.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not any(_alive(pid) for pid in workers))
+    done = {run.name: disturbed.folder(run).last.stat() for run in disturbed.runs if disturbed.folder(run).finished}
+    assert 1 <= len(done) < 4
+
+    driver = start_driver(disturbed)
+    (first,) = lines_until(driver, "started")
+    name = first.split()[1]
+    assert name not in done
+    run = next(run for run in disturbed.runs if run.name == name)
+    lock = disturbed.folder(run).path / ".lock"
+    wait_for(lambda: any(_holds(pid, lock) for pid in children(driver.pid)))
+    os.kill(next(pid for pid in children(driver.pid) if _holds(pid, lock)), signal.SIGKILL)
+    assert driver.stdout is not None
+    rest = driver.stdout.read().splitlines()
+    assert driver.wait() == 0
+
+    assert f"lost {name}" in rest
+    counts = Counter(line.split()[1] for line in rest if line.startswith("finished"))
+    assert counts == {run.name: 1 for run in disturbed.runs if run.name not in done}
+    for name, before in done.items():
+        assert (disturbed.path.parent / name / "last.safetensors").stat().st_mtime_ns == before.st_mtime_ns
+    assert not disturbed.unfinished()
+    for _ in sweep(whole, options=EngineOptions(workers=2)):
+        pass
+    assert weights(disturbed) == weights(whole)
+    assert list(sweep(whole)) == []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def _holds(pid: int, path: Path) -> bool:
+    try:
+        return any(os.readlink(link) == str(path) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, seeds=3, steps=20)
+    blocked = manifest.folder(manifest.runs[1])
+    blocked.path.mkdir(parents=True)
+    (blocked.path / "notes.txt").write_text("somebody's own")
+    kinds = {event.run.name: event.kind for event in sweep(manifest, options=EngineOptions(workers=1)) if event}
+    assert [kinds[run.name] for run in manifest.runs] == ["finished", "failed", "finished"]
+    status = status_of(blocked, manifest.runs[1].config)
+    assert status.state == "failed"
+    assert "is not empty and no run" in (status.error or "")
+    (blocked.path / "notes.txt").unlink()
+    (blocked.path / "error.txt").unlink()
+    events = [event for event in sweep(manifest, options=EngineOptions(workers=1)) if event]
+    assert [(event.kind, event.run.name) for event in events[-1:]] == [("finished", manifest.runs[1].name)]
+    assert len(events) == 2
+
+
+def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = manifest_of(tmp_path, steps=5)
+    (run,) = manifest.runs
+
+    def explode(*args: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(loop, "loss_of", explode)
+    assert train_run(manifest.folder(run).path, run.config) == "failed"
+    assert status_of(manifest.folder(run), run.config).error == "ZeroDivisionError: planted"
+    assert "in explode" in (manifest.folder(run).failure or "")
+    monkeypatch.undo()
+    assert train_run(manifest.folder(run).path, run.config) == "finished"
+    assert status_of(manifest.folder(run), run.config).state == "finished"
+
+
+@needs_proc
+def test_a_worker_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, steps=[1_000_000, 5])
+    endless, short = manifest.runs
+    events = []
+    for event in sweep(manifest, options=EngineOptions(workers=2, retries=1)):
+        events += [(event.kind, event.run.name)] if event else []
+        for pid in children(os.getpid()):
+            if _holds(pid, manifest.folder(endless).path / ".lock"):
+                os.kill(pid, signal.SIGKILL)
+    assert events.count(("lost", endless.name)) == 1
+    assert events.count(("failed", endless.name)) == 1
+    assert ("finished", short.name) in events
+    assert "died 2 times" in (manifest.folder(endless).failure or "")
+
+
+def test_a_run_that_somebody_else_trains_is_waited_for(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, steps=5)
+    (run,) = manifest.runs
+    folder = RunFolder.create(manifest.folder(run).path, run.config)
+    kinds: list[str] = []
+    events = sweep(manifest, options=EngineOptions(workers=1))
+    with folder.locked():
+        while "busy" not in kinds:
+            event = next(events)
+            kinds += [event.kind] if event else []
+    kinds += [event.kind for event in events if event]
+    assert kinds[-1] == "finished"
+    assert kinds[0] == "started"
+
+
+def test_a_sweep_over_runs_of_other_settings_is_refused(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, steps=5)
+    RunFolder.create(manifest.folder(manifest.runs[0]).path, TrainConfig(seed=5))
+    with pytest.raises(CountLensError, match="was trained with other settings"):
+        manifest.check()
+
+
+def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, architecture=["ape", "spe"], seeds=2)
+    assert Manifest.read(manifest.path) == manifest
+    assert len(manifest.path.read_text().splitlines()) == 4
+    manifest.path.write_text('{"name": 3}\n')
+    with pytest.raises(CountLensError, match="is no manifest"):
+        Manifest.read(manifest.path)
+
+
+def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CountLensError, match="unknown engine 'loca': did you mean local"):
+        list(sweep(manifest_of(tmp_path, steps=5), "loca"))
