@@ -76,6 +76,10 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
+
+    @property
     def _failure(self) -> Path:
         return self.path / "error.txt"
 
@@ -124,10 +128,17 @@ class RunFolder:
         else:
             write_text(self._failure, text)
 
+    def held_at(self) -> int | None:
+        """When a process last took hold of the run, in nanoseconds; None: never."""
+        try:
+            return self._lock.stat().st_mtime_ns
+        except OSError:
+            return None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the run: two processes never train into one folder. A killed one lets go of it."""
-        lock = FileLock(self.path / ".lock")
+        lock = FileLock(self._lock)
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
