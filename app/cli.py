@@ -24,7 +24,7 @@ def train(
     Options left out are the preset's for the task and scheme. A run that was stopped, even killed, goes
     on with --resume and ends as if it had never stopped.
 
-    Examples:
+    For example:
       countlens train --task mod10 --position ape
       countlens train --task selective --bos --position nope --n-layers 1 --seed 2
       countlens train --resume runs/mod10/ape-2L/seed0
@@ -54,7 +54,7 @@ def evaluate(
 ) -> None:
     """Score a checkpoint on its own task, or on a data file.
 
-    Examples:
+    For example:
       countlens eval mod10/ape-2L/seed0
       countlens eval runs/mod10/ape-2L/seed0 --data my_rows.jsonl --json
       countlens eval mod10/lstm-1L/seed0 --train-length 100 --ood-length 1000
@@ -148,7 +148,7 @@ def sweep(
       task = "mod10"
       architecture = ["ape", "rope", "lstm"]
 
-    Examples:
+    For example:
       countlens sweep checkpoints/zoo.toml
       countlens sweep --task mod10 selective --architecture nope rope lstm --n-layers 1 2 --bos both --seeds 3
       countlens sweep grid.toml --dry-run --gpu h100
@@ -194,6 +194,55 @@ def sweep(
         command.run_sweep(manifest, only, engine, options, quiet)
 
 
+def tables(
+    scores: tuple[Path, ...] = (),
+    runs: Path | None = None,
+    table: tuple[str, ...] = (),
+    csv: str | None = None,
+    json: bool = False,
+) -> None:
+    """Show the paper's tables with ours beside them, cell by cell: where both succeed, both fail, or differ.
+
+    Success is at least 95 %, in and out of distribution each. A table of best seeds is set beside our best seed, a
+    table of medians beside our median. The differences are listed with the reason, where one is known.
+
+    For example:
+      countlens tables
+      countlens tables --table counting_results bos
+      countlens tables --runs runs --csv mine.csv
+
+    Args:
+        scores: Score tables to read (the shipped checkpoints/scores.csv, unless --runs is given).
+        runs: Read the finished runs below this folder; with --scores too, they win over a line of the same name.
+        table: Only these tables, by the names that are printed beside their titles, as counting_results or bos.
+        csv: Write one line for each side of each cell to this file instead; - prints them.
+        json: Print one JSON object.
+    """
+    from app.commands.tables import print_tables
+
+    print_tables(scores, runs, table, csv, json)
+
+
+def ship(manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: float = 60.0) -> None:
+    """Ship a sweep's counters: the best seed of each, the scores of all seeds, and a card that describes them.
+
+    The best seed has the best mean of IND and OOD. A seed that was shipped before and is no longer the best is
+    removed. Runs that are not finished are named and left out.
+
+    For example:
+      countlens ship runs/zoo.jsonl
+      countlens ship sweeps/wide.jsonl --out my-zoo
+
+    Args:
+        manifest: The sweep's manifest, a JSONL file beside its runs.
+        out: Folder of the zoo.
+        max_mb: Refuse to make the zoo larger than this.
+    """
+    from app.commands.ship import run_ship
+
+    run_ship(manifest, out, max_mb)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "sweep": sweep,
@@ -201,6 +250,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_counters,
     "tasks": tasks,
     "export": export,
+    "tables": tables,
+    "ship": ship,
 }
 
 

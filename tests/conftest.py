@@ -1,6 +1,10 @@
 """Shared by all tests: shapes in signatures are checked while the tests run."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -18,3 +22,37 @@ torch.set_num_threads(1)
 def generator() -> torch.Generator:
     """A source of randomness that is the same in every run."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Any]:
+    """Makes a run folder that looks trained, with the scores that a test wants it to have."""
+    from models.checkpoint import save_counter
+    from models.families import build_counter
+    from models.info import CheckpointInfo
+    from training.config import TrainConfig
+    from training.presets import model_config, resolve, task_of
+    from training.run import RunFolder
+    from training.tasks import task_settings
+
+    def make(path: Path, config: TrainConfig, ind: float, ood: float, finished: bool = True) -> RunFolder:
+        config = resolve(config)
+        run = RunFolder.create(path, config)
+        run.append_metrics({"step": 3, "seconds": 12.34, "ind": ind, "ood": ood})
+        info = CheckpointInfo(
+            family="",
+            model={},
+            task=task_settings(task_of(config)),
+            policy=config.data.policy,
+            seed=config.seed,
+            step=3,
+            scores={"ind": ind, "ood": ood},
+            training=config.to_dict(),
+        )
+        counter = build_counter(model_config(config), torch.Generator().manual_seed(config.seed))
+        save_counter(run.best, counter, info)
+        if finished:
+            save_counter(run.last, counter, replace(info, scores={}))
+        return run
+
+    return make

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from models.errors import CountLensError
@@ -11,6 +11,7 @@ from models.files import write_text
 from models.info import read_info
 from training.config import TrainConfig
 from training.grid import SweepRun
+from training.presets import resolve
 from training.run import RunFolder
 
 State = Literal["finished", "failed", "started", "waiting"]
@@ -59,12 +60,14 @@ class Manifest:
     def read(cls, path: Path) -> "Manifest":
         """The manifest in a file."""
         try:
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            runs = tuple(SweepRun(line["name"], TrainConfig.from_dict(line["config"])) for line in lines)
-        except OSError as error:
-            raise CountLensError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise CountLensError(f"{path} is no manifest of a sweep: {error!r}") from error
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CountLensError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        runs = tuple(_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
+        names = [run.name for run in runs]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise CountLensError(f"{path} has the run {double} more than once: make the manifest again")
         return cls(path, runs)
 
     def folder(self, run: SweepRun) -> RunFolder:
@@ -79,6 +82,21 @@ class Manifest:
         """How far every run is."""
         for run in self.runs:
             yield run, status_of(self.folder(run), run.config)
+
+
+def _parse(line: str, where: str) -> SweepRun:
+    """The run of one line."""
+    try:
+        entry = json.loads(line)
+        name, config = entry["name"], resolve(TrainConfig.from_dict(entry["config"]))
+        path = PurePosixPath(name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CountLensError(
+            f"{where} is no run of a sweep ({error}): name the manifest of `countlens sweep`"
+        ) from error
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise CountLensError(f"{where}: {name!r} is no name of a run: it must lie beside the manifest")
+    return SweepRun(name, config)
 
 
 def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:

@@ -217,7 +217,7 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert Manifest.read(manifest.path) == manifest
     assert len(manifest.path.read_text().splitlines()) == 4
     manifest.path.write_text('{"name": 3}\n')
-    with pytest.raises(CountLensError, match="is no manifest"):
+    with pytest.raises(CountLensError, match="line 1 is no run of a sweep"):
         Manifest.read(manifest.path)
 
 

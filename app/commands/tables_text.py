@@ -1,0 +1,164 @@
+"""The comparison as text: a table of the paper each, two lines a row, ours above the paper's.
+
+Colour says how a number compares, and so does the mark before it: a pipe has no colours, and not everyone sees them.
+"""
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from training.comparison import SUCCESS, Agreement, ComparedCell, ComparedTable, Comparison, Share, Shares
+from training.paper import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
+
+Marks = dict[Agreement | None, str]
+
+STYLES: dict[Agreement | None, str] = {
+    "both succeed": "#2b8cde",
+    "both fail": "grey50",
+    "differ": "bold #d55e00",
+    None: "",
+}
+MARKS: Marks = {"both succeed": "✓", "both fail": "·", "differ": "≠", None: " "}
+ASCII_MARKS: Marks = {"both succeed": "+", "both fail": ".", "differ": "#", None: " "}
+NUMBER = 4  # columns of a number
+NO_REASON = "no reason known yet"
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Prints every table, how far they agree, and the cells that differ, with reasons."""
+    marks = ASCII_MARKS if console.options.ascii_only else MARKS
+    console.print(_legend(marks))
+    for table in comparison.tables:
+        about = PAPER_TABLES[table.name]
+        console.print()
+        console.print(Text(about.title, "bold").append(f"  {table.name}, {about.section}", "grey50 not bold"))
+        console.print(about.shows)
+        console.print()
+        console.print(_grid(table, marks))
+        console.print(_origin(table))
+    console.print()
+    _show_agreement(comparison, console)
+    if comparison.differing:
+        console.print(Text("\nWhere we differ from the paper", style="bold"))
+        console.print(_differences(comparison, marks))
+
+
+def _grid(table: ComparedTable, marks: Marks) -> Table:
+    architectures = list(dict.fromkeys(cell.paper.architecture for cell in table.cells))
+    grid = Table("task", "L", "", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for architecture in architectures:
+        grid.add_column(f"{architecture}\n{'IND':>{NUMBER + 1}} {'OOD':>{NUMBER + 1}}", no_wrap=True)
+    previous = ""
+    for cells in _rows(table):
+        paper = next(iter(cells.values())).paper
+        task = _label(paper).partition("\n")[0]
+        if previous not in ("", task):
+            grid.add_section()
+        previous = task
+        trained = any(cell.ours is not None for cell in cells.values())
+        entries = [_entry(cells.get(architecture), trained, marks) for architecture in architectures]
+        grid.add_row(_label(paper), str(paper.layers), "ours\npaper" if trained else "paper", *entries)
+    return grid
+
+
+def _rows(table: ComparedTable) -> list[dict[str, ComparedCell]]:
+    """The cells of each row by architecture; rows of one task stand together."""
+    rows: dict[str, dict[int, dict[str, ComparedCell]]] = {}
+    for cell in table.cells:
+        layers = rows.setdefault(_label(cell.paper), {})
+        layers.setdefault(cell.paper.layers, {})[cell.paper.architecture] = cell
+    return [row for layers in rows.values() for row in layers.values()]
+
+
+def _label(paper: PaperCell) -> str:
+    """The task, and on a second line what tells this row from others of its table."""
+    others = [cell for cell in paper_cells(paper.table) if cell.task == paper.task]
+    settings = [f"{paper.width} wide"] * (paper.width is not None)
+    if len({other.causal for other in others}) > 1:
+        settings.append("causal" if paper.causal else "not causal")
+    if len({(other.train_length, other.ood_length) for other in others}) > 1:
+        settings.append(f"{paper.train_length} to {paper.ood_length} tokens")
+    return f"{paper.task}{' + bos' * paper.bos}" + (f"\n{', '.join(settings)}" if settings else "")
+
+
+def _entry(cell: ComparedCell | None, trained: bool, marks: Marks) -> Text:
+    """Ours above the paper's; the paper's alone where the row has none of ours."""
+    if cell is None:
+        return Text()
+    papers = Text(" ".join(f" {printed(value):>{NUMBER}}" for value in (cell.paper.ind, cell.paper.ood)))
+    if not trained:
+        return papers
+    ours = ("-", "-") if cell.numbers is None else tuple(printed(value) for value in cell.numbers)
+    sides = [
+        Text(f"{marks[found]}{value:>{NUMBER}}", STYLES[found])
+        for value, found in zip(ours, (cell.ind, cell.ood), strict=True)
+    ]
+    return Text("\n").join([Text(" ").join(sides), papers])
+
+
+def _origin(table: ComparedTable) -> str:
+    """Where ours come from, and how far they agree."""
+    ours = [cell.ours for cell in table.cells if cell.ours is not None]
+    if not ours:
+        return f"None of its {len(table.cells)} cells is trained: these are the paper's numbers alone."
+    presets = " and ".join(sorted({one.preset for one in ours}))
+    seeds = _range(one.seeds for one in ours)
+    statistic = PAPER_TABLES[table.name].statistic
+    return (
+        f"Ours: preset {presets}, {statistic} of {seeds}, {len(ours)} of {len(table.cells)} cells trained. "
+        f"Paper: {statistic} of 5 seeds.\nAgree: {_agreement(table.shares)}."
+    )
+
+
+def _range(counts: Iterable[int]) -> str:
+    low, *_, high = sorted([*counts] * 2)
+    return f"{low} seed{'s' * (low != 1)}" if low == high else f"{low} to {high} seeds"
+
+
+def _agreement(shares: Shares) -> str:
+    return f"IND {_share(shares.ind)}, OOD {_share(shares.ood)}, whole cells {_share(shares.cells)}"
+
+
+def _share(share: Share) -> str:
+    return f"{share.agree} of {share.trained}" + (f" ({share.agree / share.trained:.0%})" if share.trained else "")
+
+
+def _legend(marks: Marks) -> Text:
+    legend = Text("Accuracy in percent; success is at least ").append(f"{SUCCESS:.0f}. ")
+    for found in ("both succeed", "both fail", "differ"):
+        legend.append(f"{marks[found]} {found}", STYLES[found]).append("   ")
+    return legend.append("- not trained")
+
+
+def _show_agreement(comparison: Comparison, console: Console) -> None:
+    console.print(Text("Agreement over these tables, every cell that we trained counted once", style="bold"))
+    for statistic in STATISTICS:
+        cells = sum(cell.paper.statistic == statistic for cell in comparison.cells)
+        if cells:
+            console.print(f"  {statistic:6} {_agreement(comparison.shares(statistic))}; {cells} cells in all")
+
+
+def _differences(comparison: Comparison, marks: Marks) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for cell in comparison.differing:
+        paper, numbers = cell.paper, cell.numbers
+        assert numbers is not None
+        layers = f"{paper.layers} layer{'s' * (paper.layers != 1)}"
+        what = [*_label(paper).split("\n"), paper.architecture, layers, *["median"] * (paper.statistic == "median")]
+        sides = [
+            f"{side} {printed(ours):>{NUMBER}}, paper {printed(theirs):>{NUMBER}}"
+            for side, found, ours, theirs in (
+                ("IND", cell.ind, numbers.ind, paper.ind),
+                ("OOD", cell.ood, numbers.ood, paper.ood),
+            )
+            if found == "differ"
+        ]
+        name = Text(f"{marks['differ']} ", STYLES["differ"]).append(", ".join(what), "default not bold")
+        grid.add_row(name, "\n".join(sides), cell.reason or NO_REASON)
+    return grid
