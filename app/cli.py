@@ -243,6 +243,66 @@ def ship(manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: fl
     run_ship(manifest, out, max_mb)
 
 
+def probe(
+    name: Positional[str | None] = None,
+    checkpoint: Positional[str | None] = None,
+    json: bool = False,
+    csv: bool = False,
+    seed: int = 0,
+) -> None:
+    """Ask one question about the inside of a counter. Without arguments: list the probes.
+
+    For example:
+      countlens probe
+      countlens probe mod_pca mod10/ape-2L/seed0
+      countlens probe attention selective-bos/rope-1L/seed0 --csv > attention.csv
+
+    Args:
+        name: Which probe.
+        checkpoint: A counter's name, a run folder, or a .safetensors file.
+        json: Print everything that was found as one JSON object.
+        csv: Print the numbers as a tidy table.
+        seed: Of everything that is drawn at random.
+    """
+    from app.commands.probe import print_probes, run_probe
+
+    if name is None:
+        print_probes()
+        return
+    if checkpoint is None:
+        raise CountLensError(f"which counter shall {name} look at? Name one; `countlens list` shows what there is")
+    if json and csv:
+        raise CountLensError("--json and --csv exclude each other: give one")
+    run_probe(name, checkpoint, "json" if json else "csv" if csv else "text", seed)
+
+
+def report(
+    checkpoints: Positional[tuple[str, ...]] = (),
+    out: Path = Path("report"),
+    probes: tuple[str, ...] = (),
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Run every probe on some counters and write report.html, report.json and a CSV a probe.
+
+    The page opens offline. The same counters and seed give the same report.json, byte for byte.
+
+    For example:
+      countlens report mod10/ape-2L/seed0 mod10/spe-2L/seed0 --out report
+      countlens report runs/mine --probes mod_pca bos
+
+    Args:
+        checkpoints: Names of counters, run folders, or .safetensors files.
+        out: Folder for the files.
+        probes: Only these (all).
+        seed: Of everything that is drawn at random.
+        quiet: No progress bar.
+    """
+    from app.commands.probe import run_report
+
+    run_report(checkpoints, out, probes, seed, progress=not quiet)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "sweep": sweep,
@@ -250,6 +310,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_counters,
     "tasks": tasks,
     "export": export,
+    "probe": probe,
+    "report": report,
     "tables": tables,
     "ship": ship,
 }

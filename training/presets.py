@@ -76,7 +76,8 @@ PAPER = Recipe(
     eval_rows=1024,
 )
 
-# Where `small` differs from SMALL: by task (without its base), by architecture, and by both. Later ones win.
+# Where `small` differs from SMALL: by task (without its base; `+bos` adds to it), by architecture, and by both.
+# Later ones win.
 RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0}
 SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
@@ -90,12 +91,20 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     "first_tok_homogeneous": FIRST_TOKEN,
     "first_tok_heterogeneous": FIRST_TOKEN | {"d_model": 4},
     "mod": {"steps": 1500},
+    "selective": {"steps": 5000, "weight_decay": 0.1, "eval_every": 250},
+    "selective+bos": {"n_layers": 1, "d_model": 128},
 }
 SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
-    ("first_tok_homogeneous", "spe"): {"steps": 5000},
+    # Four columns of sines take their time.
+    ("first_tok_homogeneous", "sine"): {"steps": 6000},
+    ("first_tok_homogeneous", "spe"): {"steps": 6000},
     # One wide head and strong weight decay: with 4 heads, or 128 wide, OOD stayed below 75.
     ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 8, "weight_decay": 1.0, "init_std": 0.02},
     ("mod", "spe"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
+    # Bos makes it easy to fit; then nothing in it extrapolates.
+    ("mod+bos", "nope"): {"steps": 4000, "lr": 1e-3, "weight_decay": 0.01},
+    # With less decay OOD stays at 90.
+    ("helper", "rope"): {"steps": 3000, "weight_decay": 1.0},
     # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
     ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
@@ -113,14 +122,19 @@ PAPER_ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 
 
-def small_recipe(task: str, architecture: str) -> Recipe:
+def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """CPU minutes."""
     kind = task.rstrip("0123456789")
-    changes = SMALL_TASKS.get(kind, {}) | SMALL_ARCHITECTURES.get(architecture, {})
-    return replace(SMALL, **(changes | SMALL_BOTH.get((kind, architecture), {})))
+    kinds = (kind, f"{kind}+bos") if bos else (kind,)
+    changes = [
+        *(SMALL_TASKS.get(kind, {}) for kind in kinds),
+        SMALL_ARCHITECTURES.get(architecture, {}),
+        *(SMALL_BOTH.get((kind, architecture), {}) for kind in kinds),
+    ]
+    return replace(SMALL, **{name: value for change in changes for name, value in change.items()})
 
 
-def paper_recipe(task: str, architecture: str) -> Recipe:
+def paper_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """The paper's sizes, for a GPU."""
     recipe = replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}))
     if task.startswith("first_tok"):
@@ -128,7 +142,7 @@ def paper_recipe(task: str, architecture: str) -> Recipe:
     return recipe
 
 
-PRESETS: dict[str, Callable[[str, str], Recipe]] = {"small": small_recipe, "paper": paper_recipe}
+PRESETS: dict[str, Callable[[str, str, bool], Recipe]] = {"small": small_recipe, "paper": paper_recipe}
 
 
 def preset_recipe(config: TrainConfig) -> Recipe:
@@ -137,7 +151,7 @@ def preset_recipe(config: TrainConfig) -> Recipe:
         raise unknown("preset", config.preset, PRESETS)
     if config.model.family not in FAMILIES:
         raise unknown("family", config.model.family, FAMILIES)
-    return PRESETS[config.preset](config.data.task, architecture_name(config.model))
+    return PRESETS[config.preset](config.data.task, architecture_name(config.model), config.data.bos)
 
 
 def resolve(config: TrainConfig) -> TrainConfig:

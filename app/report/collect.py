@@ -1,0 +1,110 @@
+"""Runs probes on counters and keeps what comes out, in memory and in the plain form that report.json has."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from tqdm import tqdm
+
+from models.errors import CountLensError, unknown
+from probes.registry import PROBES, Subject, load_subject
+from probes.result import NotApplicable, Result, plain
+from training.paper import paper_numbers_of
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A probe that makes no sense for a counter."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report shows."""
+
+    seed: int
+    subjects: tuple[Subject, ...]
+    results: dict[str, dict[str, Result | Skipped]]  # probe, then counter
+    comparisons: dict[str, Result | Skipped]  # probe: what only several counters together show
+
+    def to_dict(self) -> dict[str, Any]:
+        """report.json: the same counters, probes and seed give the same, byte for byte."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "countlens": version("countlens"),
+            "seed": self.seed,
+            "checkpoints": [describe_subject(subject) for subject in self.subjects],
+            "probes": {
+                name: {
+                    "title": PROBES[name].title,
+                    "results": {counter: _plain(result) for counter, result in by_counter.items()},
+                    **({"comparison": _plain(self.comparisons[name])} if name in self.comparisons else {}),
+                }
+                for name, by_counter in self.results.items()
+            },
+        }
+
+
+def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progress: bool) -> Report:
+    """Runs the probes (all, when none is named) on the counters."""
+    if not checkpoints:
+        raise CountLensError("a report of which counters? Name at least one; `countlens list` shows what there is")
+    for name in probes:
+        if name not in PROBES:
+            raise unknown("probe", name, PROBES)
+    chosen = [name for name in PROBES if name in probes or not probes]
+    subjects = tuple(load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints))
+    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
+    bar = tqdm(total=len(chosen) * len(subjects), disable=not progress, unit="probe", dynamic_ncols=True)
+    with bar:
+        for subject in subjects:
+            for name in chosen:
+                bar.set_description_str(f"{subject.name} {name}")
+                results[name][subject.name] = _try(lambda name=name, subject=subject: PROBES[name].run(subject, seed))
+                bar.update()
+    return Report(seed, subjects, results, _compare(results))
+
+
+def _compare(results: dict[str, dict[str, Result | Skipped]]) -> dict[str, Result | Skipped]:
+    """What probes that can compare say of all counters together."""
+    comparisons: dict[str, Result | Skipped] = {}
+    for name, by_counter in results.items():
+        compare = PROBES[name].compare
+        found = {counter: result for counter, result in by_counter.items() if isinstance(result, Result)}
+        if compare is not None and len(found) > 1:
+            comparisons[name] = _try(lambda compare=compare, found=found: compare(found))
+    return comparisons
+
+
+def _try(run: Any) -> Result | Skipped:
+    try:
+        return run()
+    except NotApplicable as reason:
+        return Skipped(str(reason))
+
+
+def _plain(result: Result | Skipped) -> dict[str, Any]:
+    return {"skipped": result.reason} if isinstance(result, Skipped) else result.to_dict()
+
+
+def describe_subject(subject: Subject) -> dict[str, Any]:
+    """Which counter it is, where it comes from, how it scored, and what the paper has for it."""
+    info = subject.info
+    paper = paper_numbers_of(info)
+    return {
+        "name": subject.name,
+        "sha256": hashlib.sha256(subject.path.read_bytes()).hexdigest(),
+        "task": info.task,
+        "family": info.family,
+        "model": info.model,
+        "policy": info.policy,
+        "seed": info.seed,
+        "step": info.step,
+        "scores": info.scores,
+        "paper": plain(paper),
+    }

@@ -1,0 +1,112 @@
+"""report.html: one file that opens offline, rendered from a report."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+from plotly.offline import get_plotlyjs
+
+from app.figures.registry import figures_of
+from app.report.collect import Report, Skipped, describe_subject
+from probes.registry import PROBES
+from probes.result import Result, Verdict
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("app.report", "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+CONFIG = {"displaylogo": False, "responsive": True}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as it goes into the page."""
+
+    caption: str
+    alt: str
+    html: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a probe says of one counter, or of all together."""
+
+    name: str
+    verdict: Verdict | None
+    skipped: str | None
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A probe and its blocks, one a counter."""
+
+    anchor: str
+    title: str
+    question: str
+    paper: str
+    blocks: tuple[Block, ...]
+
+
+def render(report: Report) -> str:
+    """The page as HTML, with plotly's script in it once."""
+    sections = [_section(report, name) for name in report.results]
+    return TEMPLATES.get_template("report.html").render(
+        counters=[_counter(subject) for subject in map(describe_subject, report.subjects)],
+        sections=sections,
+        seed=report.seed,
+        plotly=get_plotlyjs(),
+    )
+
+
+def _section(report: Report, name: str) -> Section:
+    blocks = [_block(name, counter, result) for counter, result in report.results[name].items()]
+    if name in report.comparisons:
+        blocks.insert(0, _block(name, "All together", report.comparisons[name]))
+    probe = PROBES[name]
+    return Section(name, probe.title, probe.question, probe.paper, tuple(blocks))
+
+
+def _block(probe: str, name: str, result: Result | Skipped) -> Block:
+    if isinstance(result, Skipped):
+        return Block(name, None, result.reason)
+    pictures = [
+        Picture(
+            caption,
+            (figure.layout.meta or {}).get("alt", caption),
+            figure.to_html(
+                full_html=False, include_plotlyjs=False, config=CONFIG, div_id=_identifier(probe, name, caption)
+            ),
+        )
+        for caption, figure in figures_of(result).items()
+    ]
+    return Block(name, result.verdict, None, tuple(pictures))
+
+
+def _identifier(*parts: str) -> str:
+    """An id of a figure that is the same each time; plotly's own are random."""
+    return "-".join("".join(char if char.isalnum() else "-" for char in part) for part in parts)
+
+
+def _counter(described: dict[str, Any]) -> dict[str, Any]:
+    """A line of the table of counters: ours beside the paper's."""
+    paper = described["paper"] or {}
+    model, task = described["model"], described["task"] or {}
+    return {
+        "name": described["name"],
+        "task": f"{task.get('name', '?')}{' + bos' * bool(task.get('bos'))}",
+        "architecture": model.get("position", described["family"]),
+        "size": f"{model.get('n_layers')} x {model.get('d_model')}",
+        "ind": _percent(described["scores"].get("ind")),
+        "ood": _percent(described["scores"].get("ood")),
+        "paper_best": _pair(paper.get("best")),
+        "paper_median": _pair(paper.get("median")),
+        "sha": described["sha256"][:12],
+    }
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _pair(cell: dict[str, Any] | None) -> str:
+    return "" if not cell else f"{_percent(cell['ind'])} / {_percent(cell['ood'])}"

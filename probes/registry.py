@@ -1,0 +1,102 @@
+"""The one registry of probes: what each asks, what the paper says about it, and how to run it on a counter."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.checkpoint import load_counter
+from models.counter import Counter
+from models.find import RUNS, SHIPPED, find_checkpoint
+from models.info import CheckpointInfo
+from probes.attention_variation import attention_variation, compare_variation
+from probes.behaviour import behaviour
+from probes.bos_ablation import bos_ablation
+from probes.dynamics import dynamics
+from probes.first_token import first_token_probe
+from probes.logit_lens import logit_lens
+from probes.mod_pca import mod_pca
+from probes.result import Result
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A counter under examination."""
+
+    name: str
+    path: Path  # of its checkpoint file
+    counter: Counter
+
+    @property
+    def info(self) -> CheckpointInfo:
+        assert self.counter.info is not None
+        return self.counter.info
+
+
+def load_subject(checkpoint: str | Path) -> Subject:
+    """The counter of this name or path; a name is shorter than a path, where it has one."""
+    path = find_checkpoint(checkpoint)
+    name = path.parent.as_posix() if path.name == "model.safetensors" else path.as_posix()
+    for folder in (SHIPPED, RUNS.resolve()):
+        if path.resolve().is_relative_to(folder):
+            shown = path.resolve().relative_to(folder)
+            name = (shown.parent if path.name == "model.safetensors" else shown).as_posix()
+    return Subject(name, path, load_counter(path))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An analysis of one counter."""
+
+    title: str
+    question: str  # what it asks
+    paper: str  # what the paper says about it
+    run: Callable[[Subject, int], Result]  # on a counter, with a seed; raises NotApplicable where it makes no sense
+    compare: Callable[[Mapping[str, Any]], Result] | None = None  # results by counter -> what they say together
+
+
+PROBES: dict[str, Probe] = {
+    "behaviour": Probe(
+        "Behaviour",
+        "Where does it count right, and where does it break?",
+        "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
+        lambda subject, seed: behaviour(subject.counter, seed=seed),
+    ),
+    "first_token": Probe(
+        "First token",
+        "Can a linear probe read `I am the first token`, and by how much the row is shifted?",
+        "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
+        lambda subject, seed: first_token_probe(subject.counter, seed=seed),
+    ),
+    "mod_pca": Probe(
+        "PCA over positions",
+        "Do states at positions that are equal modulo m lie together?",
+        "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
+        lambda subject, seed: mod_pca(subject.counter, seed=seed),
+    ),
+    "attention": Probe(
+        "Attention-score variation",
+        "How much do attention scores of one pair of tokens vary with their positions?",
+        "Selective counting wants attention that ignores position; rope's cannot.",
+        lambda subject, seed: attention_variation(subject.counter, seed=seed),
+        compare_variation,
+    ),
+    "bos": Probe(
+        "First-token ablation",
+        "What breaks when nothing can read bos, or the first token where there is none?",
+        "nope and rope need a bos token as an anchor to count from.",
+        lambda subject, seed: bos_ablation(subject.counter, seed=seed),
+    ),
+    "logit_lens": Probe(
+        "Logit lens and attribution",
+        "From which layer on can the answer be read, and which heads and MLPs write it?",
+        "The paper has no such analysis.",
+        lambda subject, seed: logit_lens(subject.counter, seed=seed),
+    ),
+    "dynamics": Probe(
+        "Learning dynamics",
+        "What rises before, with or after the ability to extrapolate?",
+        "The paper has no such analysis.",
+        lambda subject, seed: dynamics(subject.path, seed=seed),
+    ),
+}
