@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
-from training.estimate import run_flops
+from training.flops import run_flops
+from training.units import duration
 
-from app.commands.units import duration
 from training.grid import SweepRun
 from training.manifest import Manifest, RunStatus, status_of
 from training.sweep import Event

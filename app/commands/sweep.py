@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from training.estimate import estimate_sweep
-from training.score_table import score_of_run, write_scores
+from training.units import duration
 
 from app.commands.live_table import Board, scores_of, shown
-from app.commands.units import duration
 from models.errors import CountLensError
 from training.grid import expand, read_grid
 from training.interrupt import interrupted_by_sigterm
 from training.local_engine import default_workers
 from training.manifest import Manifest, status_of
+from training.score_table import score_of_run, write_scores
 from training.sweep import EngineOptions, sweep, train_run
 
 
@@ -80,17 +80,17 @@ def run_index(manifest: Manifest, index: int) -> None:
 def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
     """What the runs that are left would cost, here and on a GPU."""
     left = manifest.unfinished()
-    print(f"{len(manifest.runs)} runs in {manifest.path}, {len(manifest.runs) - len(left)} of them finished")
-    if left:
-        print(
-            estimate_sweep(
-                [run.config for run in left],
-                names=[run.name for run in left],
-                workers=workers or default_workers(),
-                gpu=gpu,
-                price_per_core_hour=price,
-            )
+    print(
+        estimate_sweep(
+            [run.config for run in left],
+            names=[run.name for run in left],
+            workers=workers or default_workers(),
+            gpu=gpu,
+            price_per_core_hour=price,
+            already_finished=len(manifest.runs) - len(left),
+            progress=sys.stderr.isatty(),
         )
+    )
 
 
 def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
