@@ -46,7 +46,7 @@ class LogitLens(Result):
     sites: tuple[str, ...]  # embed, L0 attn, L0 mlp, ...: read after each
     accuracy: dict[str, Means]  # percent, by site
     probability: dict[str, Means]  # of the right answer, by site
-    constant: dict[str, float]  # percent that one answer, said everywhere, would get
+    constant: dict[str, float]  # percent that one answer, said everywhere, would get at best
     by_position: Float[np.ndarray, "site pos"]  # percent by site: IND up to the border, OOD beyond; NaN: not scored
     trained_up_to: int  # the border: the last position in the row that training scores
     parts: tuple[str, ...]  # embed, position, L0H0, ..., L0 mlp, ...
@@ -65,9 +65,10 @@ class LogitLens(Result):
         return found
 
     def largest(self, split: str) -> tuple[str, float]:
-        """The part that adds most to the margin, and its share of it."""
+        """The part that adds most to the margin, and its share of it; NaN where the margin is not positive."""
         index = int(self.attribution[split].value.argmax())
-        return self.parts[index], float(self.attribution[split].value[index] / self.margin[split])
+        share = self.attribution[split].value[index] / self.margin[split]
+        return self.parts[index], float(share) if self.margin[split] > 0 else float("nan")
 
     @property
     def verdict(self) -> Verdict:
@@ -78,10 +79,8 @@ class LogitLens(Result):
                 sentences.append(f"{split.upper()}: the answers ({percent} right) are no better than a constant one")
                 continue
             part, share = self.largest(split)
-            sentences.append(
-                f"{split.upper()}: the answers ({percent} right) are read from {site} on; "
-                f"{part} adds most to their margin ({share:.0%})"
-            )
+            sentence = f"{split.upper()}: the answers ({percent} right) are read from {site} on"
+            sentences.append(sentence + (f"; {part} adds most to their margin ({share:.0%})" if share > 0 else ""))
         return Verdict(
             "; ".join(sentences) + ".",
             "a lens that reads 90 % of the final accuracy at another site, or another part that adds more; "

@@ -57,11 +57,15 @@ def draw_rows(
 
 
 def constant_share(batch: Batch, scored: Bool[Tensor, "batch pos"]) -> float:
-    """Percent of scored tokens that one answer gets, said everywhere: the most frequent label, scored or not."""
+    """Percent of scored tokens that one answer, said everywhere, gets at best.
+
+    Where only one label is ever scored (the first-token tasks) that answer is the most frequent of all labels.
+    """
+    labels = batch.label_ids
+    judged = scored if len(labels[scored].unique()) > 1 else labels != NOT_SCORED
     weights = batch.weights[:, None].expand(scored.shape)
-    labelled = batch.label_ids != NOT_SCORED
-    frequent = torch.bincount(batch.label_ids[labelled], weights[labelled]).argmax()
-    return 100 * float((weights * scored * (batch.label_ids == frequent)).sum() / (weights * scored).sum())
+    best = torch.bincount(labels[judged], weights[judged]).argmax()
+    return 100 * float((weights * scored * (labels == best)).sum() / (weights * scored).sum())
 
 
 def wilson(

@@ -77,9 +77,5 @@ def attribution_figure(result: LogitLens) -> go.Figure:
         height=150 + ROW_HEIGHT * len(result.parts),
         legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
     )
-    largest = [
-        f"{split.upper()}: {part} {'adds' if share > 0 else 'takes'} most"
-        for split in result.attribution
-        for part, share in [result.largest(split)]
-    ]
+    largest = [f"{split.upper()}: {result.largest(split)[0]} adds most" for split in result.attribution]
     return dress(figure, f"Bars of what each part adds to the logit margin of the right answer. {'; '.join(largest)}.")
