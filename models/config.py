@@ -104,6 +104,11 @@ class RecurrentConfig(CounterConfig):
     def causal(self) -> bool:
         return True
 
+    @property
+    def normalization_type(self) -> str | None:
+        """The norm before the head, as TransformerLens calls it."""
+        return None
+
 
 @dataclass(frozen=True)
 class RNNConfig(RecurrentConfig):
@@ -153,6 +158,10 @@ class MambaConfig(RecurrentConfig):
     def dt_rank(self) -> int:
         return -(-self.d_model // 16)
 
+    @property
+    def normalization_type(self) -> str:
+        return "RMS"
+
 
 @dataclass(frozen=True)
 class RWKV6Config(RecurrentConfig):
@@ -183,3 +192,7 @@ class RWKV6Config(RecurrentConfig):
     @property
     def d_ffn(self) -> int:
         return int(3.5 * self.d_model) // 32 * 32 or 32
+
+    @property
+    def normalization_type(self) -> str:
+        return "LN"

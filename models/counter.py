@@ -138,9 +138,36 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         """The ids as a tensor on the counter's device (a counter has no text tokenizer; a task's vocabulary has)."""
         return torch.as_tensor(token_ids, dtype=torch.long, device=self.device)
 
+    def to_single_token(self, token: str) -> int:
+        """Refuses: TransformerLens' tools call this for tokens given as text."""
+        raise CountLensError(f"a counter cannot read {token!r}: pass its id, as the task's `vocab.id` gives it")
+
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    # How the head reads the residual stream, as TransformerLens' logit lens and attribution ask for it.
+    @property
+    def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
+        return self.unembed.W_U
+
+    @property
+    def b_U(self) -> Float[Tensor, "d_vocab"]:
+        """Zeros: no counter's head has a bias."""
+        return self.W_U.new_zeros(self.cfg.d_vocab)
+
+    @property
+    def final_gain(self) -> Float[Tensor, "d_model"]:
+        """What the final norm multiplies the normalised residual stream by."""
+        return getattr(self.ln_final, "weight", self.W_U.new_ones(self.cfg.d_model))
+
+    def tokens_to_residual_directions(self, tokens: int | Int[Tensor, "*tokens"]) -> Float[Tensor, "*tokens d_model"]:
+        """For each token the direction whose product with the normalised residual stream is its logit.
+
+        The final norm's gain is in it, so that attributions add up without folding weights. Its bias is not: that
+        part of a logit is the same everywhere, and no component writes it.
+        """
+        return (self.final_gain * self.W_U.T)[tokens]
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
         """Optimiser groups; a family with settings of its own overrides this."""

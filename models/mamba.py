@@ -33,7 +33,18 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import MambaConfig
 from models.counter import normal_, uniform_
-from models.recurrent import AnyStream, Carry, Embed, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, StreamStep
+from models.recurrent import (
+    AnyStream,
+    Carry,
+    Embed,
+    HookedRMSNorm,
+    Inputs,
+    Mixer,
+    Recurrent,
+    RecurrentBlock,
+    Stream,
+    StreamStep,
+)
 from models.scan import selective_scan
 
 Inner = Float[Tensor, "batch pos d_inner"]
@@ -169,6 +180,8 @@ def _unseen(point: HookPoint, tensor: Tensor) -> Tensor:
 class MambaBlock(RecurrentBlock):
     """resid + mixer(norm(resid))"""
 
+    hook_out_is_single_residual_stream = True
+
     def __init__(self, cfg: MambaConfig) -> None:
         super().__init__(MambaMixer(cfg))
         self.dropout = cfg.dropout
@@ -206,7 +219,7 @@ class Mamba(Recurrent):
         return MambaBlock(self.cfg)
 
     def build_final_norm(self) -> nn.Module:
-        return nn.RMSNorm(self.cfg.d_model, eps=NORM_EPS)
+        return HookedRMSNorm(self.cfg.d_model, NORM_EPS)
 
     def build_unembed(self) -> nn.Module:
         return TiedUnembed(self.embed)

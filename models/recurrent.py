@@ -98,8 +98,51 @@ class Mixer(nn.Module):
         return self.readout(state[:, None], *inputs, *constants)[:, 0], (state, *constants)
 
 
+class HookedLayerNorm(nn.LayerNorm):
+    """torch's LayerNorm with HookedTransformer's hook points; fused while nobody listens."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.hook_scale = HookPoint()
+        self.hook_normalized = HookPoint()
+
+    def forward(self, x: AnyStream) -> AnyStream:
+        if not listening(self.hook_scale, self.hook_normalized):
+            return self.fused(x)
+        centred = x - x.mean(-1, keepdim=True)
+        scale = self.hook_scale((centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
+        return self.hook_normalized(centred / scale) * self.weight + self.bias
+
+    def fused(self, x: AnyStream) -> AnyStream:
+        """The same numbers; no hook fires."""
+        return super().forward(x)
+
+
+class HookedRMSNorm(nn.RMSNorm):
+    """torch's RMSNorm with the same hook points."""
+
+    eps: float
+
+    def __init__(self, d_model: int, eps: float) -> None:
+        super().__init__(d_model, eps=eps)
+        self.hook_scale = HookPoint()
+        self.hook_normalized = HookPoint()
+
+    def forward(self, x: AnyStream) -> AnyStream:
+        if not listening(self.hook_scale, self.hook_normalized):
+            return self.fused(x)
+        scale = self.hook_scale((x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
+        return self.hook_normalized(x / scale) * self.weight
+
+    def fused(self, x: AnyStream) -> AnyStream:
+        """The same numbers; no hook fires."""
+        return super().forward(x)
+
+
 class RecurrentBlock(nn.Module):
     """A mixer between `hook_resid_pre` and `hook_resid_post`; the families add norms and residual streams."""
+
+    hook_out_is_single_residual_stream = False  # whether a block adds to its input, in TransformerLens' words
 
     def __init__(self, mixer: Mixer) -> None:
         super().__init__()
@@ -208,7 +251,8 @@ class Recurrent(Counter):
             assert isinstance(block, RecurrentBlock)
             resid, new = block.step(resid, block.initial_carry(resid) if carry is None else carry[layer])
             after.append(new)
-        return self.unembed(self.ln_final(resid)), after
+        norm = getattr(self.ln_final, "fused", self.ln_final)  # no hook fires in a stream
+        return self.unembed(norm(resid)), after
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Embedding N(0, embed_std), head N(0, 0.02), and each block's own."""

@@ -33,7 +33,18 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import RWKV6Config
 from models.counter import uniform_
-from models.recurrent import AnyStream, Carry, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, StreamStep, Unembed
+from models.recurrent import (
+    AnyStream,
+    Carry,
+    HookedLayerNorm,
+    Inputs,
+    Mixer,
+    Recurrent,
+    RecurrentBlock,
+    Stream,
+    StreamStep,
+    Unembed,
+)
 from models.rwkv6_recurrence import Heads, recurrence
 
 State = Float[Tensor, "batch 2 head d_head d_head"]
@@ -197,6 +208,7 @@ class RWKV6Block(RecurrentBlock):
     """Time mix and channel mix, each behind a LayerNorm and added to the residual stream."""
 
     mixer: TimeMix
+    hook_out_is_single_residual_stream = True
 
     def __init__(self, cfg: RWKV6Config, layer: int) -> None:
         super().__init__(TimeMix(cfg, layer))
@@ -246,7 +258,7 @@ class RWKV6(Recurrent):
         return nn.LayerNorm(self.cfg.d_model)
 
     def build_final_norm(self) -> nn.Module:
-        return nn.LayerNorm(self.cfg.d_model)
+        return HookedLayerNorm(self.cfg.d_model)
 
     def init_weights(self, generator: torch.Generator) -> None:
         """The reference's: no block adds anything yet, and the embedding is uniform and tiny.

@@ -114,6 +114,8 @@ def _complex(parts: Float[Tensor, "d_model pair 2"]) -> Tensor:
 class S4Block(RecurrentBlock):
     """Pre-LN, the mixer, GELU, a linear layer with GLU, dropout, residual."""
 
+    hook_out_is_single_residual_stream = True
+
     def __init__(self, cfg: S4Config) -> None:
         super().__init__(S4Mixer(cfg))
         self.dropout = cfg.dropout

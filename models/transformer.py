@@ -177,6 +177,8 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
+    hook_out_is_single_residual_stream = True  # what TransformerLens asks before it reads one
+
     def __init__(self, cfg: TransformerConfig, layer: int) -> None:
         super().__init__()
         self.cfg = cfg
@@ -284,6 +286,20 @@ class Transformer(Counter):
                 normal_(parameter, self.cfg.init_std / shrink, generator)
             else:
                 nn.init.constant_(parameter, 1.0 if kind == "w" else 0.0)
+
+    @property
+    def final_gain(self) -> Float[Tensor, "d_model"]:
+        return self.ln_final.w
+
+    def accumulated_bias(
+        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+    ) -> Float[Tensor, "d_model"]:
+        """What the output biases of the blocks before a layer have added to its input, as TransformerLens has it."""
+        blocks = [block for block in self.blocks if isinstance(block, Block)]
+        biases = [block.attn.b_O for block in blocks[: layer + mlp_input]]
+        if include_mlp_biases:
+            biases += [block.mlp.b_out for block in blocks[:layer]]
+        return sum(biases, start=torch.zeros(self.cfg.d_model, device=self.device))
 
     # HookedTransformer's switches for the hook points that cost memory.
     def set_use_attn_result(self, value: bool) -> None:

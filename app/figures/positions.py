@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from app.figures.style import ARCHITECTURE_COLOURS, ARCHITECTURE_DASHES, FAINT, OTHER_COLOUR
+from app.figures.style import ARCHITECTURE_COLOURS, ARCHITECTURE_DASHES, FAINT, OTHER_COLOUR, dress
 from training.evaluate import Scores
 
 
@@ -39,11 +39,9 @@ def accuracy_figure(curves: list[Curve], trained_up_to: int, title: str = "") ->
     figure.add_annotation(x=trained_up_to / 2, y=106, text="trained", showarrow=False)
     figure.add_annotation(x=trained_up_to + 4, y=106, text="extrapolated", showarrow=False, xanchor="left")
     figure.update_layout(
-        title=title,
-        template="plotly_white",
         xaxis_title="position in the row",
         yaxis={"title": "accuracy (%)", "range": [-3, 110]},
         legend={"orientation": "h", "y": -0.2},
-        margin={"l": 60, "r": 20, "t": 50 if title else 20, "b": 40},
     )
-    return figure
+    scores = [f"{c.name} {c.scores.ind:.1f} % IND and {c.scores.ood:.1f} % OOD" for c in curves]
+    return dress(figure, f"Accuracy at each position, trained up to {trained_up_to}: {'; '.join(scores)}.", title)

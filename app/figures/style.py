@@ -1,5 +1,7 @@
 """One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour an architecture."""
 
+import plotly.graph_objects as go
+
 ARCHITECTURE_COLOURS = {
     "nope": "#000000",
     "sine": "#0072B2",
@@ -10,3 +12,18 @@ ARCHITECTURE_COLOURS = {
 ARCHITECTURE_DASHES = {"rope": "dot"}  # it often lies exactly on nope
 OTHER_COLOUR = "#56B4E9"
 FAINT = "rgba(128, 128, 128, 0.12)"
+SPLIT_COLOURS = {"ind": "#0072B2", "ood": "#D55E00", "aux": "#999999"}
+SPLIT_BANDS = {"ind": "rgba(0, 114, 178, 0.18)", "ood": "rgba(213, 94, 0, 0.18)", "aux": "rgba(153, 153, 153, 0.18)"}
+SHARES_SCALE = "Blues"  # of heat maps of percentages: white is 0
+INK = "#333333"
+
+
+def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
+    """The figure in the house's look, with a sentence that says what it shows to whoever cannot see it."""
+    figure.update_layout(
+        title=title,
+        template="plotly_white",
+        meta={"alt": alt},
+        margin={"l": 60, "r": 20, "t": 60 if title else 30, "b": 50},
+    )
+    return figure

@@ -1,0 +1,64 @@
+"""Scores over training steps, with the steps at which each has done half of its rise."""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.figures.style import FAINT, INK, OTHER_COLOUR, SPLIT_COLOURS, dress
+from probes.dynamics import REFERENCE, Dynamics, HalfRise
+
+BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
+PANEL_HEIGHT = 130
+
+
+def dynamics_figure(result: Dynamics) -> go.Figure:
+    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies."""
+    names = list(result.curves)
+    figure = make_subplots(len(names), 1, shared_xaxes=True, vertical_spacing=0.25 / len(names), subplot_titles=names)
+    x = np.maximum(result.steps, BEFORE_THE_FIRST)
+    halves = result.half_rises
+    reference = halves.get(REFERENCE)
+    for row, name in enumerate(names, start=1):
+        colour = SPLIT_COLOURS.get(name, OTHER_COLOUR)
+        figure.add_scatter(
+            x=x,
+            y=result.curves[name],
+            name=name,
+            mode="lines+markers",
+            line={"color": colour, "width": 2},
+            customdata=result.steps,
+            hovertemplate="step %{customdata:,}: %{y:.3g}<extra></extra>",
+            row=row,
+            col=1,
+        )
+        if reference is not None:
+            low = max(reference.low, BEFORE_THE_FIRST)
+            figure.add_vrect(x0=low, x1=reference.high, fillcolor=FAINT, line_width=0, layer="below", row=row, col=1)
+        half = halves[name]
+        if half is not None:
+            figure.add_vline(x=half.step, line={"color": colour, "dash": "dash", "width": 1.5}, row=row, col=1)
+    for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
+        annotation.update(
+            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 13, "color": INK}
+        )
+    ticks = _ticks(int(result.steps[-1]))
+    figure.update_xaxes(
+        type="log", tickvals=[max(step, BEFORE_THE_FIRST) for step in ticks], ticktext=[f"{step:,}" for step in ticks]
+    )
+    figure.update_xaxes(title="training step", row=len(names), col=1)
+    figure.update_layout(showlegend=False, height=90 + PANEL_HEIGHT * len(names))
+    return dress(figure, f"Curves over training steps. {result.verdict.sentence}")
+
+
+def _heading(result: Dynamics, name: str, half: HalfRise | None) -> str:
+    if half is None:
+        return f"<b>{name}</b>: no rise"
+    order = result.order(name) if REFERENCE in result.curves and name != REFERENCE else None
+    beside = "" if order is None else f", {order} {REFERENCE}"
+    return f"<b>{name}</b>: halfway at step {half.step:,.0f} ({half.low:,} to {half.high:,}){beside}"
+
+
+def _ticks(last: int) -> list[int]:
+    """0, powers of ten, and the last step, unless a power is too near to it."""
+    powers = [10**power for power in range(12) if 10**power < last / 1.5]
+    return [0, *powers, last]
