@@ -93,6 +93,7 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     "mod": {"steps": 1500},
     "selective": {"steps": 5000, "weight_decay": 0.1, "eval_every": 250},
     "selective+bos": {"n_layers": 1, "d_model": 128},
+    "selective_mod": {"d_model": 128, "steps": 6000, "weight_decay": 0.1, "eval_every": 500},
 }
 SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # Four columns of sines take their time.
@@ -112,6 +113,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("vanilla_succession", "spe"): {"steps": 5000, "lr": 1e-3, "weight_decay": 0.01},
     # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
     ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
+    ("selective", "mamba"): {"d_model": 64, "steps": 5000, "batch_size": 16, "lr": 5e-3, "embed_std": 1.0},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
 }
