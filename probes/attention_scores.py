@@ -186,9 +186,9 @@ def _accumulate(
         def add(scores: Float[Tensor, "batch head query key"], hook: object) -> None:
             seen = scores.isfinite()
             values = scores.double().where(seen, 0.0)
-            for total, terms in zip(sums[layer], (seen.double(), values, values.square()), strict=True):
-                by_source = torch.einsum("bqs,bhqk->bhsk", one_hot, terms)
-                total += torch.einsum("bhsk,bkt->hst", by_source, one_hot)
+            terms = torch.stack([seen.double(), values, values.square()])
+            by_source = torch.einsum("bqs,nbhqk->nbhsk", one_hot, terms)
+            sums[layer] += torch.einsum("nbhsk,bkt->nhst", by_source, one_hot)
 
         return add
 

@@ -68,14 +68,13 @@ class AttentionVariation(Result):
         parts = "; ".join(_layer_sentence(summary, self.n_pid_pairs) for summary in self.layers)
         return Verdict(
             f"{self.architecture}: {parts}.",
-            "A ratio near 0 says that attention goes by tokens alone, one above 1 that positions move a score more than "
-            "the choice of tokens does.",
+            "A ratio near 0 would say that attention goes by tokens alone, one above 1 that positions move a score "
+            "more than the choice of tokens does.",
         )
 
     def to_frame(self) -> pd.DataFrame:
         """One line a layer, head, source and target."""
-        n_layers, n_heads, n_tokens, _ = self.std.shape
-        axes = [[summary.layer for summary in self.layers], range(n_heads), self.tokens, self.tokens]
+        axes = [[summary.layer for summary in self.layers], range(self.std.shape[1]), self.tokens, self.tokens]
         index = pd.MultiIndex.from_product(axes, names=["layer", "head", "source", "target"])
         occurs = np.broadcast_to(self.occurs, self.std.shape)
         columns = {"occurs": occurs.ravel(), "mean": self.mean.ravel(), "std": self.std.ravel()}
@@ -113,9 +112,7 @@ def attention_variation(
         occurs=pairs.occurs,
         mean=np.stack([part.mean for part in moments]),
         std=np.stack([part.std for part in moments]),
-        layers=tuple(
-            _summary(number, part, pairs.occurs, seed) for number, part in zip(layers, moments, strict=True)
-        ),
+        layers=tuple(_summary(number, part, pairs.occurs, seed) for number, part in zip(layers, moments, strict=True)),
         n_pid_pairs=n_pid_pairs(counter),
         seed=seed,
     )
@@ -213,7 +210,8 @@ class VariationComparison(Result):
         largest = "" if agrees is None else self._largest(int(order[0]))
         return Verdict(
             f"Positions move attention scores, relative to the spread between token pairs, by: {listed}.{largest}",
-            "The paper has rope above ape on selective counting: overlapping intervals, or ape above, speak against it.",
+            "The paper has rope above ape on selective counting: overlapping intervals, or ape above, would speak "
+            "against it.",
             agrees,
         )
 
