@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import family_of
-from probes.first_token_edits import Edit, edits_of, parts
+from probes.first_token_edits import KINDS, Edit, edits_of, parts
 from probes.result import Result, Verdict, task_of_counter
 from training.batches import Batch, draw_batch, merge_equal_rows
 from training.evaluate import predict
@@ -87,6 +87,11 @@ class BosAblation(Result):
     trained_up_to: int  # positions below this one occur in training
     rows: int
     seed: int
+
+    def describe(self, effect: Effect) -> str:
+        """What was done, in words, and where, if it was done in several places."""
+        several = any(other.layer is not None for other in self.effects if other.kind == effect.kind)
+        return KINDS[effect.kind].format(first=self.first) + (f", {effect.place}" if several else "")
 
     def effect(self, kind: str, layer: int | None = None, head: int | None = None) -> Effect:
         """The effect of one edit."""

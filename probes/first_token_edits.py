@@ -21,14 +21,14 @@ from training.batches import Batch
 from training.evaluate import predict
 
 KINDS = {
-    "cut": "attention to it cut",
+    "cut": "attention to {first} cut",
     "cut second": "attention to the second token cut (control)",
-    "value zero": "its value set to 0",
-    "value mean": "its value set to the mean of all tokens",
-    "embedding next": "its embedding replaced by the next token's",
-    "embedding mean": "its embedding replaced by the mean of all tokens",
-    "state zero": "the state after it reset to 0",
-    "state mean": "the state after it replaced by the mean of all positions",
+    "value zero": "{first}'s value set to 0",
+    "value mean": "{first}'s value set to the mean of all tokens",
+    "embedding next": "{first}'s embedding replaced by the next token's",
+    "embedding mean": "{first}'s embedding replaced by the mean of all tokens",
+    "state zero": "state after {first} reset to 0",
+    "state mean": "state after {first} replaced by the mean of all positions",
 }
 ROWS_AT_ONCE = 64
 RECURRENT_ROWS_AT_ONCE = 16  # a trajectory of RWKV-6's states is large
