@@ -1,0 +1,115 @@
+"""How far positions move attention scores: the paper's panels of token pairs, and counters side by side."""
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR
+from probes.attention_variation import AttentionVariation, VariationComparison
+
+PANELS_A_ROW = 4
+PANEL_PIXELS = 240
+MOST_NAMED = 20  # tokens up to which every one is written beside the axes
+VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
+
+
+def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
+    """The figure in the house's look, with a sentence that says what it shows to whoever cannot see it."""
+    figure.update_layout(
+        title=title,
+        template="plotly_white",
+        meta={"alt": alt},
+        margin={"l": 60, "r": 20, "t": 80 if title else 40, "b": 50},
+    )
+    return figure
+
+
+def variation_panels(result: AttentionVariation, layer: int = 0, title: str = "") -> go.Figure:
+    """A panel a head: the std over positions of the score of each (source, target), on one colour scale.
+
+    A cross marks pairs that no row holds.
+    """
+    std = result.std[result.index(layer)]
+    n_rows, n_columns = math.ceil(len(std) / PANELS_A_ROW), min(len(std), PANELS_A_ROW)
+    figure = make_subplots(
+        n_rows,
+        n_columns,
+        subplot_titles=[f"head {layer}.{head}" for head in range(len(std))],
+        shared_yaxes=True,
+        shared_xaxes=True,
+        horizontal_spacing=0.02,
+        vertical_spacing=0.3 / n_rows**2,
+    )
+    few = len(result.tokens) <= MOST_NAMED
+    crosses = np.where(result.occurs, "", "×")
+    for head, values in enumerate(std):
+        figure.add_heatmap(
+            x=result.tokens,
+            y=result.tokens,
+            z=values,
+            coloraxis="coloraxis",
+            text=crosses if few else None,
+            texttemplate="%{text}" if few else None,
+            textfont={"size": 9},
+            hovertemplate="source %{y}, target %{x}: std %{z:.3g}<extra></extra>",
+            xgap=1 if few else 0,
+            ygap=1 if few else 0,
+            row=head // PANELS_A_ROW + 1,
+            col=head % PANELS_A_ROW + 1,
+        )
+    square = {"type": "category", "showgrid": False, "constrain": "domain", "tickfont": {"size": 9}}
+    figure.update_xaxes(**square, tickangle=0, tickmode="linear" if few else "auto")
+    figure.update_yaxes(**square, autorange="reversed", scaleanchor="x", tickmode="linear" if few else "auto")
+    figure.update_xaxes(title="target", row=n_rows)
+    figure.update_yaxes(title="source", col=1)
+    figure.update_layout(
+        coloraxis={
+            "colorscale": VARIATION_SCALE,
+            "cmin": 0,
+            "cmax": max(float(np.nanmax(std, initial=0)), 1e-6),  # a scale needs two ends even where all is 0
+            "colorbar": {"title": "std", "thickness": 14},
+        },
+        height=110 + PANEL_PIXELS * n_rows,
+    )
+    return dress(figure, _panels_alt(result, layer), title)
+
+
+def _panels_alt(result: AttentionVariation, layer: int) -> str:
+    summary = result.at(layer)
+    by_head = result.std[result.index(layer)][:, result.occurs]
+    means = ", ".join(f"{value:.2g}" for value in np.nanmean(by_head, axis=1))
+    ratio = "" if math.isnan(summary.ratio) else f"; in all {summary.ratio:.2g} of the spread between token pairs"
+    return (
+        f"Heat maps, one a head of layer {layer} of the {result.architecture} counter on {result.task}, of the std "
+        f"over positions of the attention score between each source and target token; means by head: {means}{ratio}."
+    )
+
+
+def variation_bars(comparison: VariationComparison, title: str = "") -> go.Figure:
+    """Each counter's mean std against the spread between token pairs, with its 95 % interval."""
+    ratios = np.array([summary.ratio for summary in comparison.layers])
+    low, high = (np.array([getattr(summary, end) for summary in comparison.layers]) for end in ("low", "high"))
+    figure = go.Figure()
+    figure.add_bar(
+        x=comparison.names,
+        y=ratios,
+        marker_color=[ARCHITECTURE_COLOURS.get(name, OTHER_COLOUR) for name in comparison.architectures],
+        error_y={"type": "data", "symmetric": False, "array": high - ratios, "arrayminus": ratios - low},
+        width=0.6,
+        hovertemplate="%{x}: %{y:.3g}<extra></extra>",
+    )
+    for name, ratio, top in zip(comparison.names, ratios, high, strict=True):
+        text, height = ("one token pair", 0.0) if np.isnan(ratio) else (f"{ratio:.2g}", top)
+        figure.add_annotation(x=name, y=height, text=text, showarrow=False, yanchor="bottom", yshift=2)
+    layer = comparison.layers[0].layer
+    figure.update_layout(
+        xaxis={"type": "category"},
+        yaxis={"title": "mean std over positions / spread between token pairs", "rangemode": "tozero"},
+        showlegend=False,
+        height=420,
+    )
+    listed = ", ".join(f"{name} {ratio:.2g}" for name, ratio in zip(comparison.names, ratios, strict=True))
+    alt = f"Bars of how far positions move attention scores at layer {layer}, relative to token pairs: {listed}."
+    return dress(figure, alt, title)

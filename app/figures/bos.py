@@ -1,0 +1,181 @@
+"""What the first token is good for: edits of it in a trained counter, and training with and without bos."""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.figures.attention import dress
+from probes.bos_ablation import BosAblation, Effect
+from probes.bos_comparison import BosComparison, BosPair
+
+CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
+CHANGE_AXIS = {"colorscale": CHANGE_SCALE, "cmin": -100, "cmid": 0, "cmax": 100}
+SHARE_SCALE = "Blues"
+BOS_COLOURS = {"without bos": "#BBBBBB", "with bos": "#0072B2"}
+SPLITS = ("ind", "ood")
+
+
+def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
+    """The change in IND and OOD accuracy by every edit of whole layers or of all of them, with 95 % intervals."""
+    effects = _without_heads(result)
+    labels = [result.describe(effect) for effect in effects]
+    figure = make_subplots(1, 2, subplot_titles=_split_titles(result), shared_yaxes=True, horizontal_spacing=0.04)
+    for column, split in enumerate(SPLITS, start=1):
+        changes = [getattr(effect, split) for effect in effects]
+        points, low, high = (
+            np.array([getattr(change, name) for change in changes]) for name in ("points", "low", "high")
+        )
+        figure.add_bar(
+            x=points,
+            y=labels,
+            orientation="h",
+            marker={"color": points, "coloraxis": "coloraxis", "line": {"color": "#888888", "width": 0.5}},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": high - points,
+                "arrayminus": points - low,
+                "width": 3,
+            },
+            hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
+            row=1,
+            col=column,
+        )
+    figure.update_xaxes(title="change in accuracy (points)", range=[-105, _right_end(effects)], zerolinecolor="#333333")
+    figure.update_yaxes(autorange="reversed", automargin=True, ticklabelstandoff=6)
+    figure.update_layout(
+        coloraxis=CHANGE_AXIS | {"showscale": False}, showlegend=False, height=140 + 26 * len(effects), bargap=0.25
+    )
+    worst = min(effects, key=lambda effect: effect.ind.points + effect.ood.points)
+    alt = (
+        f"Bars of the change in accuracy when {result.first} is edited in the {result.architecture} counter on "
+        f"{result.task}; the largest is with {result.describe(worst)}: {worst.short}."
+    )
+    return dress(figure, alt, title)
+
+
+def head_maps(result: BosAblation, title: str = "") -> go.Figure:
+    """The change in IND and OOD accuracy by cutting one head's attention to the first token, layer by head."""
+    heads = [effect for effect in result.effects if effect.kind == "cut" and effect.head is not None]
+    if not heads:
+        figure = go.Figure().add_annotation(
+            text="no heads to tell apart", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper"
+        )
+        return dress(figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=200), "No heads to show.")
+    n_layers, n_heads = (1 + max(getattr(effect, axis) for effect in heads) for axis in ("layer", "head"))
+    figure = make_subplots(1, 2, subplot_titles=_split_titles(result), shared_yaxes=True, horizontal_spacing=0.04)
+    for column, split in enumerate(SPLITS, start=1):
+        points = np.full((n_layers, n_heads), np.nan)
+        for effect in heads:
+            points[effect.layer, effect.head] = getattr(effect, split).points
+        figure.add_heatmap(
+            x=[f"head {head}" for head in range(n_heads)],
+            y=[f"layer {layer}" for layer in range(n_layers)],
+            z=points,
+            coloraxis="coloraxis",
+            texttemplate="%{z:+.1f}",
+            hovertemplate="%{y}, %{x}: %{z:+.1f} points<extra></extra>",
+            xgap=2,
+            ygap=2,
+            row=1,
+            col=column,
+        )
+    figure.update_xaxes(showgrid=False)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    bar = {"title": "points", "thickness": 14}
+    figure.update_layout(coloraxis=CHANGE_AXIS | {"colorbar": bar}, height=150 + 50 * n_layers)
+    found = ", ".join(f"{effect.place} {effect.short}" for effect in result.heads_that_matter) or "none matters"
+    alt = f"Heat maps of the change in accuracy when one head's attention to {result.first} is cut: {found}."
+    return dress(figure, alt, title)
+
+
+def changed_positions(result: BosAblation, title: str = "") -> go.Figure:
+    """The share of predictions that each edit changes at each position of extrapolation rows."""
+    chosen = [index for index, effect in enumerate(result.effects) if effect.head is None]
+    labels = [result.describe(result.effects[index]) for index in chosen]
+    shares = 100 * result.changed[chosen]
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=np.arange(shares.shape[1]),
+        y=labels,
+        z=shares,
+        coloraxis="coloraxis",
+        ygap=2,
+        hovertemplate="%{y}, position %{x}: %{z:.0f} % changed<extra></extra>",
+    )
+    border = result.trained_up_to - 0.5
+    figure.add_vline(x=border, line={"color": "#D55E00", "width": 2, "dash": "dash"})
+    for text, anchor in (("trained ", "right"), (" extrapolated", "left")):
+        figure.add_annotation(x=border, y=1, yref="paper", yanchor="bottom", xanchor=anchor, text=text, showarrow=False)
+    figure.update_xaxes(title="position in the row", showgrid=False)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, ticklabelstandoff=6)
+    bar = {"title": "% changed", "thickness": 14}
+    figure.update_layout(
+        coloraxis={"colorscale": SHARE_SCALE, "cmin": 0, "cmax": 100, "colorbar": bar}, height=150 + 24 * len(chosen)
+    )
+    means = ", ".join(
+        f"{label} {np.nanmean(row):.0f} %" for label, row in zip(labels, shares, strict=True) if not np.isnan(row).all()
+    )
+    alt = f"Heat map of the share of predictions that change at each position; means over positions: {means}."
+    return dress(figure, alt, title)
+
+
+def comparison_bars(comparison: BosComparison, title: str = "") -> go.Figure:
+    """IND and OOD accuracy of counters trained without and with bos, side by side; diamonds are the paper's."""
+    names = [_pair_name(pair, comparison) for pair in comparison.pairs]
+    figure = make_subplots(1, 2, subplot_titles=("IND", "OOD"), shared_yaxes=True, horizontal_spacing=0.04)
+    for column in range(2):
+        for which, (label, colour) in enumerate(BOS_COLOURS.items()):
+            ours = [(pair.without_bos, pair.with_bos)[which][column] for pair in comparison.pairs]
+            papers = [None if pair.paper is None else pair.paper[which][column] for pair in comparison.pairs]
+            place = {"row": 1, "col": column + 1}
+            group = {"legendgroup": label, "offsetgroup": label}
+            figure.add_bar(x=names, y=ours, name=label, marker_color=colour, showlegend=column == 0, **group, **place)
+            figure.add_scatter(
+                x=names,
+                y=papers,
+                name="the paper's",
+                mode="markers",
+                marker={"symbol": "diamond-open", "size": 9, "color": "#000000"},
+                legendgroup="paper",
+                legendrank=2000,
+                offsetgroup=label,
+                showlegend=column == 0 and which == 0 and any(paper is not None for paper in papers),
+                **place,
+            )
+    figure.update_layout(
+        barmode="group",
+        scattermode="group",
+        legend={"orientation": "h", "y": -0.12},
+        height=420,
+        yaxis={"title": "accuracy (%)", "range": [0, 108]},
+    )
+    listed = "; ".join(
+        f"{name} {_printed(pair.without_bos)} without, {_printed(pair.with_bos)} with"
+        for name, pair in zip(names, comparison.pairs, strict=True)
+    )
+    return dress(figure, f"Bars of IND/OOD accuracy of counters trained without and with bos: {listed}.", title)
+
+
+def _without_heads(result: BosAblation) -> list[Effect]:
+    return [effect for effect in result.effects if effect.head is None]
+
+
+def _split_titles(result: BosAblation) -> list[str]:
+    return [f"IND, from {result.clean_ind:.1f} %", f"OOD, from {result.clean_ood:.1f} %"]
+
+
+def _right_end(effects: list[Effect]) -> float:
+    """Room for what an edit may gain."""
+    return max(5.0, *(change.high + 5 for effect in effects for change in (effect.ind, effect.ood)))
+
+
+def _pair_name(pair: BosPair, comparison: BosComparison) -> str:
+    """The setting, and the seed where several pairs share it."""
+    names = [f"{other.task} {other.architecture}-{other.layers}L" for other in comparison.pairs]
+    name = f"{pair.task} {pair.architecture}-{pair.layers}L"
+    return f"{name} #{pair.seed}" if names.count(name) > 1 else name
+
+
+def _printed(scores: tuple[float, float]) -> str:
+    return f"{scores[0]:.1f}/{scores[1]:.1f}"

@@ -1,0 +1,207 @@
+"""Mean and std of attention scores for each pair of tokens: exact at layer 0, sampled over contexts further up.
+
+The *source* is the token that asks (query), the *target* the one that is asked about (key), as in the paper
+(appendix E); a PID is a position id. Scores are those of `hook_attn_scores`: divided by sqrt(d_head) and by layer + 1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from models.hooks import hook_name
+from models.schemes import rotate
+from models.transformer import Block, Transformer
+from training.batches import Batch, draw_batch
+from training.tasks import Split, Task
+from training.tasks.vocabulary import PAD
+
+SPLITS: tuple[Split, ...] = ("ind", "ood")
+ROWS_TO_SEE_TOKENS = 1024  # enough that every start number of a row turns up
+ROWS_AT_ONCE = 32
+
+Ids = Int[Tensor, "token"]
+Pairs = Float[np.ndarray, "head source target"]
+Table = Float[Tensor, "head source target"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the scores of each head and token pair; NaN where a pair was never seen."""
+
+    mean: Pairs
+    std: Pairs
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """The tokens that rows of a task hold, and which of them a source can have for a target."""
+
+    ids: Ids
+    occurs: Bool[np.ndarray, "source target"]
+
+
+def occurring_pairs(task: Task, causal: bool, generator: torch.Generator) -> TokenPairs:
+    """The input tokens of a task and the (source, target) pairs among them, as rows of both splits show them."""
+    rows = [task.sample(split, ROWS_TO_SEE_TOKENS, generator).token_ids for split in SPLITS]
+    pad = task.vocab.id(PAD)
+    ids = torch.cat([part.unique() for part in rows]).unique()
+    ids = ids[ids != pad]
+    occurs = torch.zeros(len(ids), len(ids), dtype=torch.bool, device=ids.device)
+    for part in rows:
+        here = part[:, :, None] == ids
+        present = here.any(1)
+        both = present[:, :, None] & present[:, None, :]
+        if causal:
+            first, last = here.int().argmax(1), part.shape[1] - 1 - here.flip(1).int().argmax(1)
+            both &= last[:, :, None] >= first[:, None, :]
+        occurs |= both.any(0)
+    return TokenPairs(ids, occurs.cpu().numpy())
+
+
+def exact_moments(counter: Transformer, token_ids: Ids) -> Moments:
+    """Moments at layer 0 over all PID pairs that the mask allows, each pair once.
+
+    Layer 0 sees nothing but a token and its PID, so all scores follow from one query and one key for each token and
+    PID. Without an additive embedding they depend on the difference of the PIDs alone, and each difference stands
+    for as many pairs as have it.
+    """
+    with torch.inference_mode():
+        stationary = counter.ignores_positions or counter.scheme.rotary
+        mean, std = (_by_difference if stationary else _by_pair)(counter, token_ids)
+    return Moments(_numpy(mean), _numpy(std))
+
+
+def n_pid_pairs(counter: Transformer) -> int:
+    """How many PID pairs the mask allows, a PID with itself included."""
+    n = counter.cfg.max_position
+    return n * (n + 1) // 2 if counter.cfg.causal else n * n
+
+
+def _queries_and_keys(
+    counter: Transformer, token_ids: Ids, n_pids: int
+) -> tuple[Float[Tensor, "token pid head d_head"], Float[Tensor, "token pid head d_head"]]:
+    """What layer 0 makes of each token at each PID, rotated where the scheme rotates."""
+    block = counter.blocks[0]
+    assert isinstance(block, Block)
+    pids = torch.arange(n_pids, device=token_ids.device)
+    resid = counter.embed(token_ids[:, None])
+    if counter.scheme.table is not None:
+        resid = resid + counter.pos_embed(pids[None])
+    normed = block.ln1(resid)
+    q, k = (
+        einsum(normed, weight, "token pid d_model, head d_model d_head -> token pid head d_head") + bias
+        for weight, bias in ((block.attn.W_Q, block.attn.b_Q), (block.attn.W_K, block.attn.b_K))
+    )
+    if counter.scheme.rotary:
+        ids = pids.expand(len(token_ids), -1)
+        turn = counter.rotary_cos[ids].unsqueeze(-2), counter.rotary_sin[ids].unsqueeze(-2)
+        q, k = (rotate(x.expand(-1, n_pids, -1, -1), *turn) for x in (q, k))
+    return q, k
+
+
+def _by_difference(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
+    """Moments over the differences of PIDs, weighted by how many pairs have each: a source there, a target at 0."""
+    n = counter.cfg.max_position
+    q, k = _queries_and_keys(counter, token_ids, n if counter.scheme.rotary else 1)
+    scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid")
+    weights = torch.arange(n, 0, -1, device=q.device, dtype=q.dtype)
+    if not counter.cfg.causal:
+        back = einsum(q[:, 0], k[:, 1:], "source head d, target pid head d -> head source target pid")
+        scores, weights = torch.cat([scores, back], -1), torch.cat([weights, weights[1:]])
+    if not counter.scheme.rotary:  # all differences are one
+        weights = weights.sum()[None]
+    share = weights / weights.sum()
+    scores = scores * _score_scale(counter)
+    mean = scores @ share
+    return mean, ((scores - mean[..., None]).square() @ share).sqrt()
+
+
+def _by_pair(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
+    """Moments over all pairs of PIDs: means through sums of keys, then the squares of the centred scores.
+
+    One source and one head at a time, so that their scores stay in the processor's cache: 3 times as fast as all at
+    once.
+    """
+    n, causal = counter.cfg.max_position, counter.cfg.causal
+    q, k = _queries_and_keys(counter, token_ids, n)
+    q = rearrange(q * _score_scale(counter), "source query head d -> head source query d").contiguous()
+    k = rearrange(k, "target key head d -> head target key d").contiguous()
+    allowed = torch.ones(n, n, device=q.device, dtype=q.dtype)
+    share = (allowed.tril() if causal else allowed).flatten() / n_pid_pairs(counter)
+    reach = k.double().cumsum(2) if causal else k.double().sum(2, keepdim=True).expand_as(k)
+    mean = (q.double().flatten(2) @ reach.flatten(2).mT).to(q.dtype) / n_pid_pairs(counter)
+    variance = torch.empty_like(mean)
+    for of_head, source_q, target_k, source_mean in zip(variance, q, k.mT, mean, strict=True):
+        for source, centre in enumerate(source_mean):
+            queries = source_q[source].expand(len(token_ids), -1, -1)
+            centred = torch.baddbmm(-centre[:, None, None], queries, target_k)
+            of_head[source] = centred.square_().flatten(1) @ share
+    return mean, variance.sqrt()
+
+
+def _score_scale(counter: Transformer) -> float:
+    block = counter.blocks[0]
+    assert isinstance(block, Block)
+    return block.attn.score_scale
+
+
+def sampled_moments(
+    counter: Transformer, task: Task, policy: str, layers: Sequence[int], token_ids: Ids, rows: int, seed: int
+) -> list[Moments]:
+    """Moments at each of these layers over all pairs of positions in real rows, `rows` of each split.
+
+    Here a score also depends on what else is in the row, so the std holds the variation between contexts too.
+    """
+    shape = counter.cfg.n_heads, len(token_ids), len(token_ids)
+    sums = {layer: torch.zeros(3, *shape, dtype=torch.float64, device=token_ids.device) for layer in layers}
+    index = torch.full((counter.cfg.d_vocab,), -1, device=token_ids.device)
+    index[token_ids] = torch.arange(len(token_ids), device=token_ids.device)
+    generator = torch.Generator(token_ids.device).manual_seed(seed)
+    with torch.inference_mode():
+        for split in SPLITS:
+            batch = draw_batch(task, policy, counter.cfg.max_position, split, rows, generator)
+            for start in range(0, rows, ROWS_AT_ONCE):
+                _accumulate(counter, batch, slice(start, start + ROWS_AT_ONCE), index, sums)
+    return [_moments_of_sums(sums[layer]) for layer in layers]
+
+
+def _accumulate(
+    counter: Transformer,
+    batch: Batch,
+    part: slice,
+    index: Int[Tensor, "d_vocab"],
+    sums: dict[int, Float[Tensor, "three head source target"]],
+) -> None:
+    """Adds number, sum and sum of squares of some rows' scores at each pair of tokens."""
+    n_tokens = next(iter(sums.values())).shape[-1]
+    which = index[batch.token_ids[part]]
+    one_hot = (which[..., None] == torch.arange(n_tokens, device=which.device)).double()
+
+    def collect(layer: int) -> Callable[..., None]:
+        def add(scores: Float[Tensor, "batch head query key"], hook: object) -> None:
+            seen = scores.isfinite()
+            values = scores.double().where(seen, 0.0)
+            terms = torch.stack([seen.double(), values, values.square()])
+            by_source = torch.einsum("bqs,nbhqk->nbhsk", one_hot, terms)
+            sums[layer] += torch.einsum("nbhsk,bkt->nhst", by_source, one_hot)
+
+        return add
+
+    mask = None if counter.cfg.causal else batch.attention_mask[part]
+    hooks = [(hook_name("attn_scores", layer=layer), collect(layer)) for layer in sums]
+    counter.run_with_hooks(batch.token_ids[part], batch.position_ids[part], mask, fwd_hooks=hooks)
+
+
+def _moments_of_sums(sums: Float[Tensor, "three head source target"]) -> Moments:
+    number, total, squares = sums
+    mean = total / number  # 0 / 0: a pair that was never seen
+    return Moments(_numpy(mean), _numpy((squares / number - mean.square()).clamp(min=0).sqrt()))
+
+
+def _numpy(table: Table) -> Pairs:
+    return table.double().cpu().numpy()
