@@ -17,6 +17,7 @@ from probes.result import Result, Verdict, task_of_counter
 from probes.rows import RESAMPLES, Interval, bootstrap, constant_share, draw_rows, wilson
 from training.batches import Batch
 from training.evaluate import predict
+from training.paper import paper_numbers_of
 from training.tasks import Split, Task
 
 MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
@@ -53,6 +54,15 @@ class Behaviour(Result):
     by_shift: dict[str, Shares]  # ind and ood; empty where there is no shift
     shift_p: dict[str, float]  # that accuracy differs as much between shifts by chance; NaN with a single row
     why_no_shift: str | None
+    paper: tuple[float, float] | None  # the paper's best seed, IND and OOD
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether IND and OOD are on the same side of success as the paper's; None where it has no such counter."""
+        if self.paper is None:
+            return None
+        ours = (self.total["ind"].value, self.total["ood"].value)
+        return all((our >= GOOD) == (their >= GOOD) for our, their in zip(ours, self.paper, strict=True))
 
     @property
     def breaks_at(self) -> int | None:
@@ -93,7 +103,9 @@ class Behaviour(Result):
             f"IND or OOD on the other side of {GOOD:g} %; another sample of rows would give "
             f"{ind.low:.1f} to {ind.high:.1f} IND and {ood.low:.1f} to {ood.high:.1f} OOD"
         )
-        return Verdict(sentence + ".", change)
+        if self.paper is not None:
+            sentence += f"; the paper has {self.paper[0]:g} and {self.paper[1]:g}"
+        return Verdict(sentence + ".", change, self.agrees)
 
     def to_frame(self) -> pd.DataFrame:
         """Columns: measure (total, position, shift, confusion), split, at, answer, value, low, high, scored."""
@@ -151,7 +163,13 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
         by_shift=by_shift,
         shift_p=shift_p,
         why_no_shift=why_no_shift,
+        paper=_paper(counter),
     )
+
+
+def _paper(counter: Counter) -> tuple[float, float] | None:
+    found = None if counter.info is None else paper_numbers_of(counter.info)
+    return None if found is None or found.best is None else (found.best.ind, found.best.ood)
 
 
 def _array(tensor: Shaped[Tensor, "*at"]) -> Float[np.ndarray, "*at"]:

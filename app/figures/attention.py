@@ -6,24 +6,13 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR
+from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR, dress
 from probes.attention_variation import AttentionVariation, VariationComparison
 
 PANELS_A_ROW = 4
 PANEL_PIXELS = 240
 MOST_NAMED = 20  # tokens up to which every one is written beside the axes
 VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
-
-
-def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
-    """The figure in the house's look, with a sentence that says what it shows to whoever cannot see it."""
-    figure.update_layout(
-        title=title,
-        template="plotly_white",
-        meta={"alt": alt},
-        margin={"l": 60, "r": 20, "t": 80 if title else 40, "b": 50},
-    )
-    return figure
 
 
 def variation_panels(result: AttentionVariation, layer: int = 0, title: str = "") -> go.Figure:

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.attention import dress
+from app.figures.style import dress
 from probes.bos_ablation import BosAblation, Effect
 from probes.bos_comparison import BosComparison, BosPair
 

@@ -24,6 +24,6 @@ def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
         title=title,
         template="plotly_white",
         meta={"alt": alt},
-        margin={"l": 60, "r": 20, "t": 60 if title else 30, "b": 50},
+        margin={"l": 60, "r": 20, "t": 70 if title else 40, "b": 50},
     )
     return figure
