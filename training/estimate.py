@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import pandas as pd
 from tqdm import tqdm
@@ -71,7 +71,9 @@ class Estimate:
 
     def to_frame(self) -> pd.DataFrame:
         """One line a cell; FLOPs and seconds are those of one run."""
-        return pd.DataFrame([asdict(cell) for cell in self.cells])
+        return pd.DataFrame(
+            [asdict(cell) for cell in self.cells], columns=[field.name for field in fields(CellEstimate)]
+        )
 
     def lines(self) -> list[str]:
         """The text, line by line."""
@@ -92,7 +94,7 @@ class Estimate:
         ]
 
     def _here(self) -> str:
-        text = f"{duration(self.core_seconds)} of one core; {duration(self.wall_seconds)} with {self.workers} at a time"
+        text = f"{duration(self.core_seconds)} one by one, {duration(self.wall_seconds)} with {self.workers} at a time"
         if self.cost is None or self.price_per_core_hour is None:
             return text
         return f"{text}, {dollars(self.cost)} at {dollars(self.price_per_core_hour)} a core hour"

@@ -53,6 +53,24 @@ def test_timing_takes_real_steps_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("call_seconds", "calls"), [(0.001, 100), (0.3, 4), (0.6, 2), (5.0, 1)])
+def test_cheap_calls_are_timed_often_and_dear_ones_once(
+    monkeypatch: pytest.MonkeyPatch, call_seconds: float, calls: int
+) -> None:
+    """With a budget of one second and a clock that only the calls move."""
+    now = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+
+    def call() -> int:
+        now[0] += call_seconds
+        return len(made.append(1) or made)
+
+    made: list[int] = []
+    seconds, result = timing._timed(call, timing.time.perf_counter, 1.0)
+    assert seconds == pytest.approx(call_seconds)
+    assert result == len(made) == calls
+
+
 def ones(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every call takes exactly one second; returns the rows of the batches that were trained on."""
     rows: list[int] = []
