@@ -33,7 +33,7 @@ def train(run: RunFolder, progress: bool = True) -> Scores:
     """Trains a run to its end, from wherever it stopped, and returns the scores of its best checkpoint."""
     with run.locked():
         if not run.finished:
-            _Trainer(run).fit(progress)
+            Trainer(run).fit(progress)
         return _final_scores(run)
 
 
@@ -88,8 +88,8 @@ def _build(config: TrainConfig, device: torch.device) -> _Parts:
     return _Parts(task_of(config), counter, optimiser, torch.Generator(device).manual_seed(config.seed + 1))
 
 
-class _Trainer:
-    """One run in memory."""
+class Trainer:
+    """One run in memory: `fit` trains it to its end; `training.timing` takes single steps of it."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
@@ -129,15 +129,15 @@ class _Trainer:
         scores: dict[str, float] = {}
         with bar, self.writer, dropout_stream(self.device, self.dropout), stop_requested() as stopping:
             while self.step < self.steps:
-                loss = self._step()
+                loss = self.advance()
                 self.seconds = time.perf_counter() - started
                 if self.step in snapshots:
                     self._save(self.run.snapshot(self.step), None)
                 evaluating = self.step % (self.config.record.eval_every or 1) == 0 or self.step == self.steps
                 if evaluating:
-                    scores = self._evaluate(float(loss))
+                    scores = self.record(float(loss), self.score())
                 if evaluating or stopping() or self.seconds - saved > SECONDS_BETWEEN_SAVES:
-                    self.run.save_state(self._state())
+                    self.save_state()
                     saved = self.seconds
                 if stopping():
                     raise KeyboardInterrupt
@@ -147,7 +147,7 @@ class _Trainer:
                     bar.set_postfix_str(", ".join([f"loss={float(loss):.4f}", *shown]))
         self._save(self.run.last, scores or None)
 
-    def _step(self) -> Tensor:
+    def advance(self) -> Tensor:
         """One optimiser step; advances `step`."""
         parts, options = self.parts, self.config.optimiser
         batch = draw_batch(
@@ -174,13 +174,16 @@ class _Trainer:
         self.step += 1
         return loss.detach()
 
-    def _evaluate(self, loss: float) -> dict[str, float]:
-        """Scores now; keeps the checkpoint if it is the best so far, by the mean of IND and OOD.
+    def score(self) -> Scores:
+        """Scores now, on the rows on which the best checkpoint is chosen."""
+        rows = self.config.record.eval_rows or 1
+        return evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
+
+    def record(self, loss: float, scores: Scores) -> dict[str, float]:
+        """Writes scores down; keeps the checkpoint if it is the best so far, by the mean of IND and OOD.
 
         Of equal ones the later is kept: an LSTM that has just reached 100 often forgets how beyond position 100.
         """
-        rows = self.config.record.eval_rows or 1
-        scores = evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
         summary = scores.summary()
         lr = self.parts.optimiser.param_groups[0]["lr"]
         self.writer.write(
@@ -204,6 +207,10 @@ class _Trainer:
             training=self.config.to_dict(),
         )
         save_counter(path, self.parts.counter, info)
+
+    def save_state(self) -> None:
+        """Writes down what the next step depends on."""
+        self.run.save_state(self._state())
 
     def _state(self) -> TrainState:
         tensors = {f"model.{name}": tensor for name, tensor in self.parts.counter.state_dict().items()}

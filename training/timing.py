@@ -1,0 +1,137 @@
+"""How long a run takes on this machine, from a few real steps and evaluations of it.
+
+On a CPU it is the time that a core works for the run, so that other processes on the same cores do not count: what a
+run takes when it has a core to itself. On a GPU, and with several threads, it is the clock on the wall.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from models.errors import CountLensError
+from training.batches import draw_batch, merge_equal_rows
+from training.config import TrainConfig
+from training.device import choose_device, dropout_stream
+from training.evaluate import FINAL_ROWS
+from training.flops import evaluation_flops, evaluations, step_flops
+from training.loop import Trainer
+from training.run import RunFolder
+from training.tasks import Split
+
+T = TypeVar("T")
+
+GUESSED_CPU_FLOPS = 1e10  # a second; only decides whether a batch is timed whole or a part of it
+FEWEST_CALLS, MOST_CALLS = 4, 100  # of what is timed
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds that the parts of a run take."""
+
+    step: float
+    evaluation: float  # scoring, and saving the best checkpoint and the state
+    final: float  # scoring the best checkpoint once more, on more rows
+
+    def of_run(self, config: TrainConfig) -> float:
+        """Seconds of a whole run; the config may differ from the timed one in what costs nothing."""
+        return (config.optimiser.steps or 0) * self.step + evaluations(config) * self.evaluation + self.final
+
+
+def time_run(config: TrainConfig, seconds_budget: float = 1.5) -> Timing:
+    """The timing of a resolved config, by the training loop's own step in a folder that is thrown away.
+
+    A step or an evaluation that would not fit into the budget is timed with fewer rows, and the time multiplied by
+    how many more tokens there are (equal rows, which are computed once, counted once). Nothing is compiled.
+    """
+    config = _as_far_as_possible(config)
+    on_cpu = choose_device(config.hardware.device).type == "cpu"
+    part = _affordable(config, seconds_budget) if on_cpu else config
+    clock = time.process_time if on_cpu and config.hardware.threads == 1 else time.perf_counter
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(RunFolder.create(Path(folder) / "run", part))
+
+        def save() -> None:
+            trainer.record(0.0, scores)
+            trainer.save_state()
+
+        with trainer.writer, dropout_stream(trainer.device, trainer.dropout):
+            # A float of the loss waits for the GPU.
+            step, _ = _timed(lambda: float(trainer.advance()), clock, 0.5 * seconds_budget)
+            scoring, scores = _timed(trainer.score, clock, 0.3 * seconds_budget)
+            saving, _ = _timed(save, clock, 0.1 * seconds_budget)
+    step_part = _batch_tokens(trainer, part) / _batch_tokens(trainer, config)
+    scored = _scored_tokens(trainer, part.record.eval_rows)
+    return Timing(
+        step=step / step_part,
+        evaluation=scoring * _scored_tokens(trainer, config.record.eval_rows) / scored + saving,
+        final=scoring * _scored_tokens(trainer, FINAL_ROWS) / scored,
+    )
+
+
+def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
+    """The config without what this machine lacks: a sweep for a GPU can be planned on a laptop."""
+    options = config.hardware
+    try:
+        device = choose_device(options.device)
+    except CountLensError:
+        device, options = choose_device("auto"), replace(options, device="auto")
+    options = replace(options, bf16=options.bf16 and device.type == "cuda", compile=False)
+    return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
+
+
+def _affordable(config: TrainConfig, seconds_budget: float) -> TrainConfig:
+    """The config with as many rows a step and an evaluation as a CPU can be timed with within the budget."""
+    batch, rows = config.optimiser.batch_size or 1, config.record.eval_rows or 1
+    flops = GUESSED_CPU_FLOPS * seconds_budget
+    batch_part = min(1.0, 0.25 * flops / step_flops(config))
+    rows_part = min(1.0, 0.5 * flops / evaluation_flops(config, rows))
+    return replace(
+        config,
+        optimiser=replace(config.optimiser, batch_size=max(1, round(batch * batch_part))),
+        record=replace(config.record, eval_rows=max(1, round(rows * rows_part))),
+    )
+
+
+def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: float) -> tuple[float, T]:
+    """Median seconds of several calls, and what the last one gave.
+
+    The first call warms up, and counts only when there is no time for more. On a busy machine a few calls are waited
+    for beyond the budget, as long as they would fit into it on a quiet one.
+    """
+    times: list[float] = []
+    end = time.perf_counter() + seconds_budget
+    while True:
+        started = clock()
+        result = action()
+        times.append(clock() - started)
+        in_time = time.perf_counter() < end or (len(times) < FEWEST_CALLS and sum(times) < seconds_budget)
+        if len(times) == MOST_CALLS or not in_time:
+            return statistics.median(times[1:] or times), result
+
+
+def _batch_tokens(trainer: Trainer, config: TrainConfig) -> int:
+    """Tokens of a training batch as the trainer computes it."""
+    return _tokens(trainer, "train", config.optimiser.batch_size or 1, trainer.merges_rows)
+
+
+def _scored_tokens(trainer: Trainer, rows: int | None) -> int:
+    """Tokens of an evaluation on so many rows of each split."""
+    task = trainer.parts.task
+    return sum(_tokens(trainer, split, rows or 1, task.rows_repeat) for split in task.splits)
+
+
+def _tokens(trainer: Trainer, split: Split, rows: int, merged: bool) -> int:
+    """Tokens of a batch as it is computed: equal rows once."""
+    counter, task = trainer.parts.counter, trainer.parts.task
+    max_position = max(counter.cfg.max_position, task.longest_row)
+    generator = torch.Generator().manual_seed(0)
+    batch = draw_batch(task, trainer.config.data.policy, max_position, split, rows, generator)
+    if merged:
+        batch = merge_equal_rows(batch, counter.ignores_positions)
+    return batch.token_ids.numel()
