@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from training.estimate import estimate_sweep
-from training.units import duration
-
 from app.commands.live_table import Board, scores_of, shown
 from models.errors import CountLensError
+from training.estimate import estimate_sweep
 from training.grid import expand, read_grid
 from training.interrupt import interrupted_by_sigterm
 from training.local_engine import default_workers
 from training.manifest import Manifest, status_of
 from training.score_table import score_of_run, write_scores
 from training.sweep import EngineOptions, sweep, train_run
+from training.units import duration
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def open_sweep(grid: Path | None, flags: Flags, out: Path) -> Manifest:
             raise CountLensError(
                 "what to sweep over? Give a grid file, or axes such as --task mod10 --architecture ape"
             )
-        return Manifest.create(out / "sweep.jsonl", expand([flags.cell()]))
+        return Manifest(out / "sweep.jsonl", tuple(expand([flags.cell()])))
     if flags.cell():
         raise CountLensError(f"{grid} and axes such as --{next(iter(flags.cell()))} exclude each other: give one")
     if grid.suffix == ".jsonl":
@@ -117,9 +116,7 @@ def select(manifest: Manifest, only: str | None) -> Manifest:
         return manifest
     runs = tuple(run for run in manifest.runs if fnmatch.fnmatch(run.name, only))
     if not runs:
-        raise CountLensError(
-            f"--only {only!r} fits none of the {len(manifest.runs)} runs, such as {manifest.runs[0].name}"
-        )
+        raise CountLensError(f"--only {only!r} fits none of the runs, such as {manifest.runs[0].name}")
     return replace(manifest, runs=runs)
 
 

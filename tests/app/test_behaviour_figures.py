@@ -34,6 +34,7 @@ def a_behaviour(why_no_shift: str | None = None) -> Behaviour:
         by_shift={} if why_no_shift else {"ind": shares([0, 5], [100, 90]), "ood": shares([0, 5], [60, 20])},
         shift_p={} if why_no_shift else {"ind": 0.5, "ood": 0.001},
         why_no_shift=why_no_shift,
+        paper=None,
     )
 
 
