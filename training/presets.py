@@ -112,7 +112,17 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("vanilla_succession", "spe"): {"steps": 5000, "lr": 1e-3, "weight_decay": 0.01},
     # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
     ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
-    ("selective", "mamba"): {"d_model": 64, "steps": 5000, "batch_size": 16, "lr": 5e-3, "embed_std": 1.0},
+    ("selective", "s4"): {"steps": 3000, "weight_decay": 0.01, "eval_every": 500},
+    ("selective", "mamba"): {
+        "d_model": 64,
+        "steps": 5000,
+        "batch_size": 16,
+        "lr": 5e-3,
+        "embed_std": 1.0,
+        "eval_every": 500,
+    },
+    ("selective", "rwkv6"): {"d_model": 64, "steps": 4000, "batch_size": 16, "lr": 3e-3, "eval_every": 500},
+    ("selective", "rnn"): {"steps": 15_000, "lr": 2e-3, "embed_std": 1.0, "eval_every": 500},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
 }
