@@ -1,5 +1,77 @@
-"""Which pictures show a probe's result: the one registry of figures, by probe."""
+"""Which pictures show a result: the one registry of figures, by the result's type."""
+
+from collections.abc import Callable
+from typing import Any
 
 import plotly.graph_objects as go
 
+from app.figures.attention import variation_bars, variation_panels
+from app.figures.behaviour import confusion_figure, position_figure, shift_figure
+from app.figures.bos import ablation_bars, changed_positions, comparison_bars, head_maps
+from app.figures.dynamics import dynamics_figure
+from app.figures.first_token import first_token_figure, first_token_training_figure
+from app.figures.logit_lens import attribution_figure, lens_figure
+from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
+from probes.attention_variation import AttentionVariation, VariationComparison
+from probes.behaviour import Behaviour
+from probes.bos_ablation import BosAblation
+from probes.bos_comparison import BosComparison
+from probes.dynamics import Dynamics
+from probes.first_token import FirstToken
+from probes.first_token_training import FirstTokenTraining
+from probes.logit_lens import LogitLens
+from probes.mod_pca import ModPca
+from probes.result import Result
+
 Figures = dict[str, go.Figure]  # by caption
+
+
+def _behaviour(result: Behaviour) -> Figures:
+    figures = {"Accuracy at each position": position_figure(result), "What is said instead": confusion_figure(result)}
+    return figures if result.why_no_shift else figures | {"Accuracy over the row's shift": shift_figure(result)}
+
+
+def _mod_pca(result: ModPca) -> Figures:
+    return {
+        "First two components at the clearest sites, coloured by position modulo m": pca_grid_figure(result),
+        "Cluster score of each modulus": score_figure(result, result.clearest.site),
+        "Cluster score by site and modulus": score_map_figure(result),
+    }
+
+
+def _attention(result: AttentionVariation) -> Figures:
+    return {
+        f"Std of the scores over positions, layer {summary.layer}": variation_panels(result, summary.layer)
+        for summary in result.layers
+    }
+
+
+def _bos(result: BosAblation) -> Figures:
+    figures = {"Change in accuracy by edit": ablation_bars(result)}
+    if any(effect.head is not None for effect in result.effects):
+        figures["Change by head that is cut off"] = head_maps(result)
+    return figures | {"Share of changed predictions at each position": changed_positions(result)}
+
+
+FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
+    Behaviour: _behaviour,
+    FirstToken: lambda result: {
+        "How well a linear probe reads it, and an untrained counter": first_token_figure(result)
+    },
+    FirstTokenTraining: lambda result: {"Recognised after training for it": first_token_training_figure(result)},
+    ModPca: _mod_pca,
+    AttentionVariation: _attention,
+    VariationComparison: lambda result: {"Variation relative to the spread between pairs": variation_bars(result)},
+    BosAblation: _bos,
+    BosComparison: lambda result: {"Trained with and without bos": comparison_bars(result)},
+    LogitLens: lambda result: {
+        "Accuracy read at each layer": lens_figure(result),
+        "What each part adds to the right answer": attribution_figure(result),
+    },
+    Dynamics: lambda result: {"Over training": dynamics_figure(result)},
+}
+
+
+def figures_of(result: Result) -> Figures:
+    """The pictures of a result, by caption."""
+    return FIGURES[type(result)](result)
