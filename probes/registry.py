@@ -12,11 +12,13 @@ from models.info import CheckpointInfo
 from probes.attention_variation import attention_variation, compare_variation
 from probes.behaviour import behaviour
 from probes.bos_ablation import bos_ablation
+from probes.bos_comparison import bos_comparison, pairs_by_bos
 from probes.dynamics import dynamics
 from probes.first_token import first_token_probe
+from probes.first_token_training import first_token_training
 from probes.logit_lens import logit_lens
 from probes.mod_pca import mod_pca
-from probes.result import Result
+from probes.result import NotApplicable, Result
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,28 @@ class Probe:
     question: str  # what it asks
     paper: str  # what the paper says about it
     run: Callable[[Subject, int], Result]  # on a counter, with a seed; raises NotApplicable where it makes no sense
-    compare: Callable[[Mapping[str, Any]], Result] | None = None  # results by counter -> what they say together
+    # What several counters show together, from them and their results by name; NotApplicable where that is nothing.
+    compare: Callable[[Mapping[str, Subject], Mapping[str, Any]], Result] | None = None
+
+
+def _trained_to_recognise(subjects: Mapping[str, Subject], results: Mapping[str, Any]) -> Result:
+    """How well the counters among these that were trained on a first-token task do it."""
+    trained = [subject.counter for subject in subjects.values() if _task_name(subject).startswith("first_tok")]
+    if not trained:
+        raise NotApplicable("none of these counters was trained on a first-token task")
+    return first_token_training(trained)
+
+
+def _with_and_without_bos(subjects: Mapping[str, Subject], results: Mapping[str, Any]) -> Result:
+    """What bos changes, between the counters among these that differ in nothing else."""
+    pairs = pairs_by_bos(subject.info for subject in subjects.values())
+    if not pairs:
+        raise NotApplicable("no two of these counters differ in bos alone")
+    return bos_comparison(pairs)
+
+
+def _task_name(subject: Subject) -> str:
+    return str((subject.info.task or {}).get("name", ""))
 
 
 PROBES: dict[str, Probe] = {
@@ -67,6 +90,7 @@ PROBES: dict[str, Probe] = {
         "Can a linear probe read `I am the first token`, and by how much the row is shifted?",
         "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
         lambda subject, seed: first_token_probe(subject.counter, seed=seed),
+        _trained_to_recognise,
     ),
     "mod_pca": Probe(
         "PCA over positions",
@@ -79,13 +103,14 @@ PROBES: dict[str, Probe] = {
         "How much do attention scores of one pair of tokens vary with their positions?",
         "Selective counting wants attention that ignores position; rope's cannot.",
         lambda subject, seed: attention_variation(subject.counter, seed=seed),
-        compare_variation,
+        lambda subjects, results: compare_variation(results),
     ),
     "bos": Probe(
         "First-token ablation",
         "What breaks when nothing can read bos, or the first token where there is none?",
         "nope and rope need a bos token as an anchor to count from.",
         lambda subject, seed: bos_ablation(subject.counter, seed=seed),
+        _with_and_without_bos,
     ),
     "logit_lens": Probe(
         "Logit lens and attribution",

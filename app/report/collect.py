@@ -1,8 +1,10 @@
 """Runs probes on counters and keeps what comes out, in memory and in the plain form that report.json has."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -30,7 +32,7 @@ class Report:
     seed: int
     subjects: tuple[Subject, ...]
     results: dict[str, dict[str, Result | Skipped]]  # probe, then counter
-    comparisons: dict[str, Result | Skipped]  # probe: what only several counters together show
+    comparisons: dict[str, Result]  # probe: what only several counters together show
 
     def to_dict(self) -> dict[str, Any]:
         """report.json: the same counters, probes and seed give the same, byte for byte."""
@@ -65,23 +67,25 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
         for subject in subjects:
             for name in chosen:
                 bar.set_description_str(f"{subject.name} {name}")
-                results[name][subject.name] = _try(lambda name=name, subject=subject: PROBES[name].run(subject, seed))
+                results[name][subject.name] = _try(partial(PROBES[name].run, subject, seed))
                 bar.update()
-    return Report(seed, subjects, results, _compare(results))
+    return Report(seed, subjects, results, _compare(subjects, results))
 
 
-def _compare(results: dict[str, dict[str, Result | Skipped]]) -> dict[str, Result | Skipped]:
-    """What probes that can compare say of all counters together."""
-    comparisons: dict[str, Result | Skipped] = {}
+def _compare(subjects: Sequence[Subject], results: dict[str, dict[str, Result | Skipped]]) -> dict[str, Result]:
+    """What several counters show together, where that is anything."""
+    comparisons = {}
+    by_name = {subject.name: subject for subject in subjects}
     for name, by_counter in results.items():
         compare = PROBES[name].compare
         found = {counter: result for counter, result in by_counter.items() if isinstance(result, Result)}
         if compare is not None and len(found) > 1:
-            comparisons[name] = _try(lambda compare=compare, found=found: compare(found))
+            with suppress(NotApplicable):
+                comparisons[name] = compare(by_name, found)
     return comparisons
 
 
-def _try(run: Any) -> Result | Skipped:
+def _try(run: Callable[[], Result]) -> Result | Skipped:
     try:
         return run()
     except NotApplicable as reason:
