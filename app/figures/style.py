@@ -1,6 +1,9 @@
 """One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour an architecture."""
 
+from typing import Any
+
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 ARCHITECTURE_COLOURS = {
     "nope": "#000000",
@@ -12,13 +15,24 @@ ARCHITECTURE_COLOURS = {
 ARCHITECTURE_DASHES = {"rope": "dot"}  # it often lies exactly on nope
 OTHER_COLOUR = "#56B4E9"
 FAINT = "rgba(128, 128, 128, 0.12)"
+INK = "#333333"
 SPLIT_COLOURS = {"ind": "#0072B2", "ood": "#D55E00", "aux": "#999999"}
 SPLIT_BANDS = {"ind": "rgba(0, 114, 178, 0.18)", "ood": "rgba(213, 94, 0, 0.18)", "aux": "rgba(153, 153, 153, 0.18)"}
 SHARES_SCALE = "Blues"  # of heat maps of percentages: white is 0
-INK = "#333333"
+SEQUENTIAL = "Cividis"  # from nothing to much
+DIVERGING = "PuOr"  # around a middle that means chance
+# Residues go round and so do their colours. Lightness changes along with hue, so that neighbours also differ to
+# whoever sees fewer hues; dark all round, for a white page.
+CYCLE = ("#6B3A6E", "#A03A4A", "#C4692B", "#D3A52B", "#8DB255", "#2F9E8F", "#2F7FB8", "#45519E", "#6B3A6E")
 
 
-def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
+def cyclic_colours(number: int) -> list[str]:
+    """As many colours, in a circle."""
+    steps = [[place / (len(CYCLE) - 1), colour] for place, colour in enumerate(CYCLE)]
+    return [str(colour) for colour in sample_colorscale(steps, [step / number for step in range(number)])]
+
+
+def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Figure:
     """The figure in the house's look, with a sentence that says what it shows to whoever cannot see it."""
     figure.update_layout(
         title=title,
@@ -26,4 +40,4 @@ def dress(figure: go.Figure, alt: str, title: str = "") -> go.Figure:
         meta={"alt": alt},
         margin={"l": 60, "r": 20, "t": 70 if title else 40, "b": 50},
     )
-    return figure
+    return figure.update_layout(**layout)

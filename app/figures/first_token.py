@@ -1,0 +1,71 @@
+"""How well the first token and the shift are read, layer by site, next to untrained counters."""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.figures.style import ARCHITECTURE_COLOURS, DIVERGING, INK, OTHER_COLOUR, SEQUENTIAL, dress
+from probes.first_token import FirstToken, Reading
+from probes.first_token_training import FirstTokenTraining
+
+QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
+
+
+def first_token_figure(result: FirstToken) -> go.Figure:
+    """Heat maps of layer by site: the first token above, the shift below; trained left, untrained (mean) right."""
+    kinds = list(dict.fromkeys(at.site.kind for at in result.sites))
+    layers = sorted({at.site.layer or 0 for at in result.sites})
+    titles = [f"{name}<br><sup>{who}</sup>" for name in QUANTITIES.values() for who in ("trained", "untrained")]
+    figure = make_subplots(2, 2, subplot_titles=titles, horizontal_spacing=0.06, vertical_spacing=0.36)
+    for row, quantity in enumerate(QUANTITIES, start=1):
+        for column, trained in enumerate((True, False), start=1):
+            values = np.full((len(layers), len(kinds)), np.nan)
+            for at in result.sites:
+                reading: Reading = getattr(at, quantity)
+                cell = layers.index(at.site.layer or 0), kinds.index(at.site.kind)
+                values[cell] = reading.value if trained else np.mean(reading.untrained)
+            figure.add_trace(_heat_map(values, kinds, layers, quantity), row=row, col=column)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(showgrid=False, tickangle=-40, type="category")
+    figure.update_annotations(font_size=13)
+    figure.update_layout(
+        coloraxis={"colorscale": DIVERGING, "cmin": 0, "cmax": 1, "colorbar": _bar(0.8)},
+        coloraxis2={"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 1, "colorbar": _bar(0.2)},
+    )
+    alt = f"Linear probes at every layer and site, of this counter and of untrained ones: {result.verdict.sentence}."
+    return dress(figure, alt, height=300 + 70 * len(layers))
+
+
+def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity: str) -> go.Heatmap:
+    texts = [["" if np.isnan(value) else f"{value:.2f}".replace("0.", ".") for value in line] for line in values]
+    return go.Heatmap(
+        z=values,
+        x=kinds,
+        y=[f"layer {layer}" for layer in layers],
+        text=texts,
+        texttemplate="%{text}",
+        coloraxis="coloraxis" if quantity == "first" else "coloraxis2",
+        hovertemplate="%{y} %{x}: %{z:.2f}<extra></extra>",
+    )
+
+
+def _bar(middle: float) -> dict[str, float]:
+    return {"len": 0.42, "y": middle, "thickness": 12}
+
+
+def first_token_training_figure(result: FirstTokenTraining) -> go.Figure:
+    """Accuracy at the first token of longer rows: bars are ours, lines across are the paper's."""
+    labels = [f"{score.label}<br><sup>{score.task.removeprefix('first_tok_')}</sup>" for score in result.scores]
+    figure = go.Figure()
+    colours = [ARCHITECTURE_COLOURS.get(score.scheme, OTHER_COLOUR) for score in result.scores]
+    figure.add_bar(x=labels, y=[score.ood for score in result.scores], marker_color=colours, name="ours", width=0.6)
+    known = [(label, score.paper[1]) for label, score in zip(labels, result.scores, strict=True) if score.paper]
+    figure.add_scatter(
+        x=[label for label, _ in known],
+        y=[percent for _, percent in known],
+        mode="markers",
+        marker={"symbol": "line-ew", "size": 46, "line": {"color": INK, "width": 3}},
+        name="paper",
+    )
+    figure.update_yaxes(title="first token right (%)", range=[-4, 108])
+    return dress(figure, f"Accuracy at the first token. {result.verdict.sentence}.")
