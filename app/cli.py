@@ -190,7 +190,9 @@ def sweep(
     elif index is not None:
         command.run_index(manifest, index)
     else:
-        options = command.EngineOptions(workers, retries, address, cpus, gpus)
+        from training.sweep import EngineOptions
+
+        options = EngineOptions(workers, retries, address, cpus, gpus)
         command.run_sweep(manifest, only, engine, options, quiet)
 
 

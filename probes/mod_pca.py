@@ -84,6 +84,11 @@ class ModPca(Result):
         raise CountLensError(f"{site.label} was not looked at: {', '.join(found.site.label for found in self.sites)}")
 
     @property
+    def clearest(self) -> SitePeriods:
+        """The site with the highest score among those with a period, or among all where there is none."""
+        return max(self.sites, key=lambda site: (site.period is not None, site.score))
+
+    @property
     def verdict(self) -> Verdict:
         found = [site for site in self.sites if site.period is not None]
         if not found:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from models.errors import CountLensError
 from models.files import write_text
@@ -102,7 +102,7 @@ def _parse(line: str, where: str) -> SweepRun:
 def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
     """How far a run is, from its folder alone."""
     lines = folder.metrics() if folder.exists else []
-    last = lines[-1] if lines else {"step": 0, "seconds": 0.0}
+    last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
     scores = read_info(folder.best).scores if folder.finished else last
     failure = folder.failure
     state: State = "waiting"

@@ -143,6 +143,7 @@ class RunFolder:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise BusyError(f"{self.path} is being trained by another process") from error
+        self._lock.touch()  # for `held_at`
         try:
             remove_unfinished(self.path)
             yield
