@@ -6,17 +6,24 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test test-all lint types install lock clean help
+.PHONY: demo zoo test test-all lint types install lock clean help
 
 help:
-	@echo "make demo      train a mod-10 counter and score it"
+	@echo "make demo      train a mod-10 counter, and write a report of what is inside it"
 	@echo "make test      lint, types and tests"
 	@echo "make test-all  the same with the slow tests"
+	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 
 demo: install
 	rm -rf runs/demo
-	$(BIN)/countlens train --task mod10 --position ape --out runs/demo
+	$(BIN)/countlens train --task mod10 --position ape --snapshots 16 --out runs/demo
+	$(BIN)/countlens report runs/demo --out runs/demo/report
+	@echo "now open runs/demo/report/report.html"
+
+zoo: install
+	$(BIN)/countlens sweep checkpoints/zoo.toml
+	$(BIN)/countlens ship runs/zoo.jsonl --out checkpoints
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 -q

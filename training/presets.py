@@ -115,6 +115,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("vanilla_succession", "spe"): {"steps": 5000, "lr": 1e-3, "weight_decay": 0.01},
     # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
     ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
+    ("selective", "spe"): {"steps": 8000},
     ("selective", "s4"): {"steps": 3000, "weight_decay": 0.01, "eval_every": 500},
     ("selective", "mamba"): {
         "d_model": 64,

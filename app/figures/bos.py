@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import dress
+from app.figures.style import INK, dress
 from probes.bos_ablation import BosAblation, Effect
 from probes.bos_comparison import BosComparison, BosPair
 
@@ -36,6 +36,7 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
                 "array": high - points,
                 "arrayminus": points - low,
                 "width": 3,
+                "color": INK,
             },
             hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
             row=1,
