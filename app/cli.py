@@ -319,13 +319,37 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
+DESCRIPTION = "Train small language models to count, and see how they do it."
+
+
+def overview() -> str:
+    """The commands, a line each: `--help` of a command has the rest."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: countlens COMMAND [OPTIONS]",
+            "",
+            DESCRIPTION,
+            "",
+            *lines,
+            "",
+            "countlens COMMAND --help teaches each.",
+        ]
+    )
+
+
 def main(args: list[str] | None = None) -> None:
     """Runs a command. An error that the user can mend is one line on stderr and exit code 2."""
+    given = sys.argv[1:] if args is None else args
+    if given in ([], ["-h"], ["--help"]):
+        print(overview())
+        return
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="countlens",
-            description="Train small language models to count, and see how they do it.",
+            description=DESCRIPTION,
             args=args,
         )
     except CountLensError as error:
