@@ -36,6 +36,5 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
         template="plotly_white",
         meta={"alt": alt},
         margin={"l": 60, "r": 20, "t": 60 if title else 30, "b": 50},
-        **layout,
     )
-    return figure
+    return figure.update_layout(**layout)
