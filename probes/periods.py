@@ -2,10 +2,10 @@
 
 Activations x[pos] cluster by pos mod m exactly when they have period m, that is, when all their power lies on a comb
 of frequencies k/m (the *teeth*). The score is the share of their variance that the clusters explain, from 0 (no more
-than chance) to 1. A naive null, shuffling positions, calls every smooth curve periodic. The null here moves the teeth:
-each to a random place within half a tooth spacing of where it belongs. Such a comb has as many teeth in the same
-parts of the spectrum and explains as much of drift, of coloured noise or of sines of any other frequencies as the true
-one does, unless the power is on the true teeth and nowhere beside them.
+than chance) to 1. Shuffling positions is no null for it: a sine of any frequency is nearer to some period than shuffled
+positions are to any. The null here moves the teeth instead, each to a random place within half a tooth spacing of where
+it belongs. Such a comb has as many teeth in the same parts of the spectrum, and explains as much of drift, of coloured
+noise and of sines of other frequencies as the true one does, unless the power is on the true teeth and not beside them.
 
 1. *Drift*, all that is slower than twice the largest modulus, is taken out, and of the rest what a position inherits
    from the one before it (first-order autoregression): noise of any smooth spectrum is then nearly white.
@@ -13,7 +13,7 @@ one does, unless the power is on the true teeth and nowhere beside them.
 3. Summed over columns, agreement[lag] is all that matters: the variance within clusters is a sum over the lags that
    are multiples of m, and the power at any frequency is its cosine transform.
 4. `p_alone` of a modulus is the share of moved combs that explain as much as its own. `p` corrects for having tried
-   all moduli (Sidak, each weighted by 1 / its number of teeth: a long period has many teeth to show itself by; a
+   all moduli (Sidak, each weighted by 1 / (m - 1): a long period has many teeth to show itself by, a short one few; a
    modulus that is *expected* beforehand gets half of all weight).
 5. A period of 5 is also one of 10, 15 and 20. Among the moduli with p <= 0.05 the period is the one that describes
    the activations best by Schwarz's criterion: more clusters have to earn their keep.
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.signal.windows import tukey
 
 from models.errors import CountLensError
@@ -39,7 +39,7 @@ PERMUTATIONS = 40_000  # so that p < 0.001 can be seen after correction
 TAPERED = 0.5  # share of the positions that the taper touches
 CONSTANT = 1e-5  # a spread below this share of the activations' size is rounding
 
-Steps = Float[np.ndarray, "pos d"]
+Steps = Float[np.ndarray, "step d"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,6 @@ class Spectrum:
 
     agreement: Float[np.ndarray, "lag"]  # sum over positions and columns of x[pos] * x[pos + lag]
     power: Float[np.ndarray, "frequency"]  # share of variance at frequencies 0 to 1/2
-    quadrature: Complex[np.ndarray, "frequency"]  # how it divides between the two phases of a wave
     width: float  # of the taper: how many independent frequencies one tooth covers
 
 
@@ -163,10 +162,9 @@ def spectrum_of(steps: Steps) -> Spectrum:
     peak = (taper**2).sum() / taper.sum() ** 2
     scale = peak / (tapered**2).sum()
     agreement = scale * np.fft.irfft((np.abs(transform) ** 2).sum(1))[:n_pos]
-    mirrored = scale * np.fft.irfft((transform**2).sum(1))[: 2 * n_pos - 1]
     # Padded with so many zeros that a tooth moved anywhere is read off at the nearest frequency.
     wrapped = np.concatenate([agreement, np.zeros(2 * half - 2 * n_pos + 1), agreement[:0:-1]])
-    return Spectrum(agreement, np.fft.rfft(wrapped).real, np.fft.rfft(mirrored, 2 * half), peak * n_pos)
+    return Spectrum(agreement, np.fft.rfft(wrapped).real, peak * n_pos)
 
 
 def half_grid(n_pos: int) -> int:
@@ -183,41 +181,38 @@ def explained(spectrum: Spectrum, modulus: int) -> float:
 
 def moved_combs(spectrum: Spectrum, modulus: int, permutations: int, seed: int) -> Float[np.ndarray, "permutation"]:
     """Share of variance that each randomly moved comb explains."""
-    teeth, phases = comb_moves(modulus, permutations, seed, len(spectrum.power) - 1)
-    doubled = teeth if phases is None else teeth[:-1]  # each stands for its mirror image above 1/2 too
+    teeth, present = comb_moves(modulus, permutations, seed, len(spectrum.power) - 1)
     share = np.zeros(permutations)
-    for tooth in doubled:
+    for tooth in teeth:
         share += spectrum.power[tooth]
-    share *= 2
-    if phases is not None:
-        share += spectrum.power[teeth[-1]] + (phases * spectrum.quadrature[teeth[-1]]).real
-    return share
+    if present is not None:
+        share -= np.where(present, 0, spectrum.power[teeth[-1]])
+    return 2 * share  # each tooth stands for its mirror image above 1/2 too
 
 
 @lru_cache(maxsize=64)
 def comb_moves(
     modulus: int, permutations: int, seed: int, half: int
-) -> tuple[Int[np.ndarray, "tooth permutation"], Complex[np.ndarray, "permutation"] | None]:
+) -> tuple[Int[np.ndarray, "tooth permutation"], Bool[np.ndarray, "permutation"] | None]:
     """Places of moved teeth on a grid of `half` frequencies up to 1/2, the same for all activations.
 
-    A wave of frequency 1/2, the last tooth of an even modulus, has one phase and not two; so in its place, moved,
-    stands a wave at one random phase.
+    The last tooth of an even modulus, at 1/2, is its own mirror image: it stands for one wave and not for two. Once
+    moved it would stand for two, so it is there in every other comb only: right for sines, a little strict for noise.
     """
     generator = np.random.default_rng([seed, modulus])
     teeth = np.arange(1, modulus // 2 + 1)[:, None]
     moved = (teeth + generator.uniform(-0.5, 0.5, (len(teeth), permutations))) / modulus
     places = np.rint(2 * half * np.minimum(moved, 1 - moved)).astype(np.intp)
-    phases = np.exp(2j * np.pi * generator.uniform(size=permutations)) if modulus % 2 == 0 else None
-    return places, phases
+    return places, generator.random(permutations) < 0.5 if modulus % 2 == 0 else None
 
 
 def weights(moduli: Sequence[int], expected: int | None = None) -> Float[np.ndarray, "modulus"]:
     """How the error rate is shared out: by 1 / number of teeth, and half of it to the expected modulus.
 
-    >>> weights((2, 3, 4), expected=4).round(2).tolist()
-    [0.25, 0.25, 0.5]
+    >>> weights((2, 3, 5), expected=5).round(2).tolist()
+    [0.33, 0.17, 0.5]
     """
-    shares = 1 / (np.array(moduli) // 2)
+    shares = 1 / (np.array(moduli) - 1)
     if expected is None or len(moduli) == 1:
         return shares / shares.sum()
     there = np.array(moduli) == expected

@@ -34,7 +34,7 @@ LAYER_KINDS = (
 USUAL_KINDS = tuple(kind for kind in LAYER_KINDS if kind != "resid_pre")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Site:
     """One place at which a counter has activations; without a head, a kind that has heads means all of them.
 

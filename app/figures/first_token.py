@@ -15,7 +15,12 @@ def first_token_figure(result: FirstToken) -> go.Figure:
     """Heat maps of layer by site: the first token above, the shift below; trained left, untrained (mean) right."""
     kinds = list(dict.fromkeys(at.site.kind for at in result.sites))
     layers = sorted({at.site.layer or 0 for at in result.sites})
-    titles = [f"{name}<br><sup>{who}</sup>" for name in QUANTITIES.values() for who in ("trained", "untrained")]
+    floor = {"first": "", "shift": "" if result.ignores_positions else f"; {result.own_pid:.2f} by a token's own PID"}
+    titles = [
+        f"{name}<br><sup>{counters}{floor[quantity]}</sup>"
+        for quantity, name in QUANTITIES.items()
+        for counters in ("trained", "untrained (mean)")
+    ]
     figure = make_subplots(2, 2, subplot_titles=titles, horizontal_spacing=0.06, vertical_spacing=0.36)
     for row, quantity in enumerate(QUANTITIES, start=1):
         for column, trained in enumerate((True, False), start=1):
@@ -33,11 +38,11 @@ def first_token_figure(result: FirstToken) -> go.Figure:
         coloraxis2={"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 1, "colorbar": _bar(0.2)},
     )
     alt = f"Linear probes at every layer and site, of this counter and of untrained ones: {result.verdict.sentence}."
-    return dress(figure, alt, height=300 + 70 * len(layers))
+    return dress(figure, alt, height=320 + 80 * len(layers), margin={"l": 60, "r": 20, "t": 60, "b": 70})
 
 
 def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity: str) -> go.Heatmap:
-    texts = [["" if np.isnan(value) else f"{value:.2f}".replace("0.", ".") for value in line] for line in values]
+    texts = [["" if np.isnan(value) else f"{value:z.2f}" for value in line] for line in values]
     return go.Heatmap(
         z=values,
         x=kinds,
@@ -46,6 +51,8 @@ def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity:
         texttemplate="%{text}",
         coloraxis="coloraxis" if quantity == "first" else "coloraxis2",
         hovertemplate="%{y} %{x}: %{z:.2f}<extra></extra>",
+        xgap=2,
+        ygap=2,
     )
 
 

@@ -56,7 +56,7 @@ def pca_grid_figure(
         f"First two principal components at {len(chosen)} sites, coloured by PID mod {base}; "
         f"{with_period} of them have period {base}."
     )
-    return dress(figure, alt, showlegend=False, height=60 + 230 * rows)
+    return dress(figure, alt, showlegend=False, height=80 + 230 * rows, margin={"l": 20, "r": 20, "t": 60, "b": 20})
 
 
 def score_figure(result: ModPca, site: Site) -> go.Figure:
@@ -86,7 +86,7 @@ def score_figure(result: ModPca, site: Site) -> go.Figure:
         )
     if found.period is not None:
         figure.add_annotation(x=found.period, y=found.score, text=f"period {found.period}", ax=0, ay=-28)
-    figure.update_xaxes(title="modulus", dtick=1)
+    figure.update_xaxes(title="modulus", dtick=1, range=[periods.moduli[0] - 0.7, periods.moduli[-1] + 0.7])
     figure.update_yaxes(title="cluster score", range=[min(-0.1, float(periods.scores.min()) - 0.03), 1.12])
     alt = f"Cluster score of moduli {periods.moduli[0]} to {periods.moduli[-1]} at {site.label}: {sentence(found)}."
     return dress(figure, alt, f"{site.label}: {sentence(found)}", legend={"orientation": "h", "y": -0.25})
@@ -104,7 +104,7 @@ def score_map_figure(result: ModPca) -> go.Figure:
             zmin=0,
             zmax=1,
             colorscale=SEQUENTIAL,
-            colorbar={"title": "score"},
+            colorbar={"title": "score", "lenmode": "pixels", "len": 260, "y": 1, "yanchor": "top"},
             hovertemplate="%{y}, mod %{x}: %{z:.2f}<extra></extra>",
         )
     )
@@ -117,7 +117,7 @@ def score_map_figure(result: ModPca) -> go.Figure:
         hoverinfo="skip",
     )
     figure.update_xaxes(title="modulus (diamond: the site's period)", dtick=1, showgrid=False)
-    figure.update_yaxes(autorange="reversed", showgrid=False, dtick=1)
+    figure.update_yaxes(range=[len(labels) - 0.5, -0.5], showgrid=False, dtick=1, ticksuffix=" ")
     alt = f"Cluster score of every modulus at every site: {result.verdict.sentence}."
     return dress(figure, alt, showlegend=False, height=140 + 17 * len(labels))
 
@@ -171,11 +171,12 @@ def _flat_traces(result: ModPca, found: SitePeriods, base: int, size: int = 8, n
 
 def _draw_3d(figure: go.Figure, result: ModPca, found: SitePeriods, base: int) -> None:
     x, y, z = found.coordinates[:, :3].T
-    figure.add_scatter3d(x=x, y=y, z=z, mode="lines", line={"color": PATH, "width": 2}, hoverinfo="skip")
+    figure.add_scatter3d(x=x, y=y, z=z, mode="lines", line={"color": "#CCCCCC", "width": 2}, hoverinfo="skip")
     marker = _marker(result.pids % base, base, 4)
     figure.add_scatter3d(x=x, y=y, z=z, mode="markers", marker=marker, **_hover(result, base))
-    axes = {f"{name}axis": {"title": _axis(found, number)} for number, name in enumerate("xyz")}
-    figure.update_layout(scene=axes, height=560)
+    axes = {f"{name}axis": {"title": _axis(found, number, short=True)} for number, name in enumerate("xyz")}
+    camera = {"eye": {"x": 1.5, "y": 1.5, "z": 1.0}}
+    figure.update_layout(scene=axes | {"camera": camera, "aspectmode": "cube"}, height=600)
 
 
 def _marker(residues: np.ndarray, base: int, size: int) -> dict[str, object]:
@@ -188,6 +189,6 @@ def _hover(result: ModPca, base: int) -> dict[str, object]:
     return {"text": texts, "hovertemplate": "%{text}<extra></extra>"}
 
 
-def _axis(found: SitePeriods, number: int) -> str:
+def _axis(found: SitePeriods, number: int, short: bool = False) -> str:
     share = found.variance[number] if number < len(found.variance) else 0.0
-    return f"component {number + 1} ({share:.0%} of variance)"
+    return f"{number + 1} ({share:.0%})" if short else f"component {number + 1} ({share:.0%} of variance)"
