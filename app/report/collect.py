@@ -93,7 +93,7 @@ def _try(run: Callable[[], Result]) -> Result | Skipped:
 
 
 def _plain(result: Result | Skipped) -> dict[str, Any]:
-    return {"skipped": result.reason} if isinstance(result, Skipped) else result.to_dict()
+    return {"not_applicable": result.reason} if isinstance(result, Skipped) else result.to_dict()
 
 
 def describe_subject(subject: Subject) -> dict[str, Any]:

@@ -65,17 +65,17 @@ def test_report_json_says_what_was_looked_at_and_what_came_out(written: Path, ru
     assert list(report["probes"]) == list(PROBES)
     for name, probe in report["probes"].items():
         for counter, result in probe["results"].items():
-            assert "skipped" in result or result["verdict"]["sentence"], (name, counter)
+            assert "not_applicable" in result or result["verdict"]["sentence"], (name, counter)
     assert report["probes"]["attention"]["comparison"]["verdict"]["sentence"]
 
 
 def test_a_probe_that_makes_no_sense_is_skipped_with_a_reason(written: Path, runs: dict[str, Path]) -> None:
     probes = json.loads((written / "report.json").read_text())["probes"]
-    assert "attention" in probes["attention"]["results"][str(runs["lstm"])]["skipped"]
-    assert "--snapshots" in probes["dynamics"]["results"][str(runs["lstm"])]["skipped"]
+    assert "attention" in probes["attention"]["results"][str(runs["lstm"])]["not_applicable"]
+    assert "--snapshots" in probes["dynamics"]["results"][str(runs["lstm"])]["not_applicable"]
     page = (written / "report.html").read_text()
     assert page.count("Skipped: ") == sum(
-        "skipped" in result for probe in probes.values() for result in probe["results"].values()
+        "not_applicable" in result for probe in probes.values() for result in probe["results"].values()
     )
 
 
