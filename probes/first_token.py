@@ -1,4 +1,4 @@
-"""Does a counter know which token is the first? A linear probe at every site (paper, section 6, appendices D and E).
+"""Does a counter know which token is the first? A linear probe at every site (paper, section 5, appendices D and E).
 
 How well is "I am the first token that is counted" read, and how well the shift (the position id at which the row
 starts), on rows whose shifts the probe has not seen? Causal attention alone gives much of both away, so every number

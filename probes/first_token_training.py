@@ -1,4 +1,4 @@
-"""Counters trained to recognise the first token, next to the paper's (appendices D and E, tables 10 and 11).
+"""Counters trained to recognise the first token, next to the paper's (appendices D and E).
 
 Only the first token is scored: "no" is right everywhere else, so that a counter which never says "yes" would seem good.
 As in the paper, the best of several seeds speaks for a kind of counter.

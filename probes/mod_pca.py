@@ -1,9 +1,12 @@
-"""Do equal tokens cluster by their position id modulo m? (paper, section 6 and appendix D, figure 8)
+"""Do equal tokens cluster by their position id modulo m? (paper, section 5 and appendix D)
 
 The paper feeds one row of equal tokens at PIDs 0..127 and shows the first two principal components of what a counter
 computes there, coloured by PID mod 10. This gives the same pictures for every site, and for each a test of every
 modulus from 2 to 20 (`probes.periods`). p-values are corrected over moduli at each site, and over sites by Benjamini
 and Hochberg. A recurrent counter ignores position ids: for it, the PID is the position in the row.
+
+The score leaves drift aside. A period that is small beside a drift makes a spiral staircase rather than clusters, as in
+an LSTM's cell states: `visible` is the share of all variance, drift included, that lies between the clusters.
 
 Tokens that a task puts first (bos, a start number) come first here too, at the PIDs before. The row's first token is
 drawn but not tested: a counter that recognises it keeps it apart.
@@ -15,21 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float, Int
 from scipy.stats import false_discovery_control
 from sklearn.decomposition import PCA
 
 from models.counter import Counter
 from models.errors import CountLensError
+from probes.equal_tokens import contiguous_pids, counted_token, equal_token_activations, first_tested, prefix_of
 from probes.periods import ALPHA, CONSTANT, LEAST_ROUNDS, PERMUTATIONS, Periods, cluster_score, find_period
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
-from probes.sites import Site, site_activations, sites_of
-from training.tasks import BOS, Task
+from probes.sites import Site, sites_of
+from training.tasks import Task
 from training.tasks.modular import Modular
-from training.tasks.shifted_start import ShiftedStart
 
-USUAL_PIDS = 128
 CLEAR = 0.5  # clusters that explain half of the variance or more can be seen; below, they overlap
 GENERALISES = 90.0  # percent OOD
 # What the paper's figure shows, of two-layer counters: a layer's output, the next one's queries and MLP.
@@ -44,6 +45,7 @@ class SitePeriods:
     site: Site
     periods: Periods
     q: float  # smallest p of the moduli, corrected for all sites
+    visible: float  # share of all variance, with drift, between the clusters of its modulus: what an eye would see
     coordinates: Float[np.ndarray, "pos component"]  # principal components
     variance: Float[np.ndarray, "component"]  # share of the variance that each explains
 
@@ -109,7 +111,8 @@ class ModPca(Result):
         low, high = self.sites[0].periods.moduli[0], self.sites[0].periods.moduli[-1]
         nearest = min(self.sites, key=lambda site: site.p)
         if not any(site.periods.varies for site in self.sites):
-            return f"no period: activations do not vary with the position at any of {len(self.sites)} sites"
+            what = "vary with the position only by drift" if _drifting(self.sites) else "are the same at every position"
+            return f"no period: activations {what}, at all of {len(self.sites)} sites"
         return (
             f"no period from {low} to {high} at any of {len(self.sites)} sites (nearest: {nearest.modulus} at "
             f"{nearest.site.label}, score {nearest.score:.2f}, {say_p(nearest.p)} before correction for sites)"
@@ -147,6 +150,7 @@ class ModPca(Result):
         lines = [
             _name(found.site)
             | {"period": found.period, "modulus": found.modulus, "score": found.score, "p": found.p, "q_site": found.q}
+            | {"visible": found.visible}
             | {f"variance_{number}": share for number, share in enumerate(found.variance, start=1)}
             for found in self.sites
         ]
@@ -168,6 +172,11 @@ _WOULD_LOSE = (
     "tokens of equal PID mod {period} agreeing no better than tokens a displaced period apart "
     f"(p above {ALPHA} once corrected for all moduli and sites)"
 )
+
+
+def _drifting(sites: Sequence[SitePeriods]) -> bool:
+    """Whether activations vary at all."""
+    return any(site.variance.any() for site in sites)
 
 
 def _name(site: Site) -> dict[str, str | int | None]:
@@ -199,7 +208,7 @@ def mod_pca(
     """
     task, _ = task_of_counter(counter)
     counted = counted_token(task) if token is None else token
-    places = _places(counter, pids, len(prefix_of(task)))
+    places = contiguous_pids(counter, pids, len(prefix_of(task)))
     chosen = list(sites_of(counter) if sites is None else sites)
     if not chosen:
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
@@ -209,7 +218,11 @@ def mod_pca(
     tested = {site: find_period(x[start:], moduli, expected, permutations, seed) for site, x in activations.items()}
     corrected = _over_sites(tested)
     pictures = {site: _principal_components(x, components) for site, x in activations.items()}
-    found = tuple(SitePeriods(site, tested[site], corrected[site], *pictures[site]) for site in chosen)
+    visible = {
+        site: between_clusters(x[start:], periods.moduli[periods.best])
+        for (site, x), periods in zip(activations.items(), tested.values(), strict=True)
+    }
+    found = tuple(SitePeriods(site, tested[site], corrected[site], visible[site], *pictures[site]) for site in chosen)
     return ModPca(places, counted, expected, found, paper_claim(counter, task))
 
 
@@ -219,50 +232,11 @@ def base_score(counter: Counter, seed: int = 0) -> float:
     base: int | None = getattr(task, "base", None)
     if base is None:
         raise NotApplicable(f"{task.name} has no base, so no modulus is expected of its positions")
-    places, sites = _places(counter, None, len(prefix_of(task))), sites_of(counter, ["resid_post"])
+    places, sites = contiguous_pids(counter, None, len(prefix_of(task))), sites_of(counter, ["resid_post"])
     if len(places) - 1 < LEAST_ROUNDS * base:
         raise NotApplicable(f"{len(places)} positions hold fewer than {LEAST_ROUNDS} rounds of {base}")
     activations = equal_token_activations(counter, task, places, sites, counted_token(task))
     return float(np.mean([cluster_score(x[first_tested(task) :], base) for x in activations.values()]))
-
-
-def prefix_of(task: Task) -> list[str]:
-    """What a task puts before the tokens that it counts: bos, or the smallest start number."""
-    start = [str(task.first_start)] if isinstance(task, ShiftedStart) else []
-    return [BOS] * task.bos + start
-
-
-def first_tested(task: Task) -> int:
-    """The first of the equal tokens that is tested: not the row's first."""
-    return 0 if prefix_of(task) else 1
-
-
-def counted_token(task: Task) -> str:
-    """The token that a task counts; the first kind where it counts several."""
-    return "a" if "a" in task.vocab.tokens else "0"
-
-
-def equal_token_activations(
-    counter: Counter, task: Task, pids: Int[np.ndarray, "pos"], sites: Sequence[Site], token: str
-) -> dict[Site, Float[np.ndarray, "pos _"]]:
-    """What a counter computes at equal tokens at these PIDs, after the task's prefix."""
-    prefix = prefix_of(task)
-    tokens = torch.tensor([task.vocab.encode([*prefix, *[token] * len(pids)])], device=counter.device)
-    position_ids = torch.arange(int(pids[0]) - len(prefix), int(pids[-1]) + 1, device=counter.device)[None]
-    rows = site_activations(counter, tokens, position_ids, sites)
-    return {site: row[0, len(prefix) :] for site, row in rows.items()}
-
-
-def _places(counter: Counter, pids: Sequence[int] | None, n_prefix: int) -> Int[np.ndarray, "pos"]:
-    """The PIDs of the equal tokens, checked."""
-    end = counter.cfg.max_position if counter.has_positions else max(USUAL_PIDS, counter.cfg.max_position)
-    places = np.arange(n_prefix, min(USUAL_PIDS, end)) if pids is None else np.array(pids, dtype=int)
-    if pids is None and len(places) <= 2 * LEAST_ROUNDS:
-        raise NotApplicable(f"max_position={end} leaves {len(places)} positions, too few to see any period")
-    if len(places) < 2 or (np.diff(places) != 1).any() or places[0] < n_prefix or places[-1] >= end:
-        before = f" ({n_prefix} before them for the task's own first tokens)" if n_prefix else ""
-        raise CountLensError(f"PIDs {list(places)}: give two or more contiguous ones of {n_prefix}..{end - 1}{before}")
-    return places
 
 
 def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
@@ -284,7 +258,23 @@ def _principal_components(
     if ((x - x.mean(0)) ** 2).sum() <= CONSTANT**2 * (x**2).sum():
         return np.zeros((len(x), components)), np.zeros(components)
     pca = PCA(components, svd_solver="full")
-    return pca.fit_transform(x), pca.explained_variance_ratio_
+    coordinates, shares = pca.fit_transform(x), pca.explained_variance_ratio_
+    real = shares > CONSTANT**2
+    return coordinates * real, shares * real
+
+
+def between_clusters(x: Float[np.ndarray, "pos d"], modulus: int) -> float:
+    """Share of all variance, drift included, that lies between the means of pos mod m; adjusted, so that 0 is chance.
+
+    >>> between_clusters(np.array([[1.0], [2.0]] * 9), modulus=2)
+    1.0
+    """
+    x = x - x.mean(0, dtype=np.float64)
+    means = np.array([x[residue::modulus].mean(0) for residue in range(modulus)])
+    left = x - means[np.arange(len(x)) % modulus]
+    if (x**2).sum() == 0:
+        return 0.0
+    return float(1 - (left**2).sum() / (x**2).sum() * (len(x) - 1) / (len(x) - modulus))
 
 
 def paper_claim(counter: Counter, task: Task) -> bool | None:

@@ -89,6 +89,8 @@ def find_period(
     """Cluster scores and p-values of all moduli, and the period of activations at contiguous positions."""
     tried = usual_moduli(len(activations)) if moduli is None else tuple(sorted(set(moduli)))
     _check(tried, len(activations))
+    if permutations < 1 or not np.isfinite(activations).all():
+        raise CountLensError(f"permutations={permutations}: at least 1 is needed, and activations that are finite")
     expected = expected if expected in tried else None
     steps = innovations(activations, slowest=2 * max(tried))
     if steps is None:

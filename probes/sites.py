@@ -21,6 +21,7 @@ from torch import Tensor
 from models.counter import Counter, PositionIds, TokenIds
 from models.errors import unknown
 from models.hooks import hook_name
+from probes.result import NotApplicable
 
 GLOBAL_KINDS = ("embed", "pos_embed")  # one for the whole counter, not one a layer
 HEAD_KINDS = ("q", "k", "v", "rot_q", "rot_k", "z")
@@ -108,7 +109,10 @@ def site_activations(
     sites: Sequence[Site],
     attention_mask: Bool[Tensor, "batch pos"] | None = None,
 ) -> dict[Site, Float[np.ndarray, "batch pos _"]]:
-    """What the counter computes at each site, from one forward pass; in eval mode and without gradients."""
+    """What the counter computes at each site, from one forward pass; in eval mode and without gradients.
+
+    A counter whose training diverged has nothing to analyse: it is not applicable.
+    """
     _check(counter, sites)
     was_training = counter.training
     counter.eval()
@@ -118,7 +122,11 @@ def site_activations(
             _, cache = counter.run_with_cache(token_ids, position_ids, attention_mask, names_filter=hooks)
     finally:
         counter.train(was_training)
-    return {site: _read(cache[site.hook], site) for site in sites}
+    values = {site: _read(cache[site.hook], site) for site in sites}
+    for site, x in values.items():
+        if not np.isfinite(x).all():
+            raise NotApplicable(f"activations at {site.label} are not finite: this counter has diverged, train it anew")
+    return values
 
 
 def _read(tensor: Tensor, site: Site) -> Float[np.ndarray, "batch pos _"]:

@@ -42,6 +42,7 @@ def pca_grid_figure(
     """Small multiples of some sites; by default of each kind and layer, with the head that clusters best."""
     chosen = clearest_heads(result) if sites is None else [result.at(site) for site in sites]
     base = modulus or result.expected or USUAL_MODULUS
+    columns = min(columns, len(chosen))
     rows = ceil(len(chosen) / columns)
     titles = [f"{found.site.label}<br><sup>{sentence(found)}</sup>" for found in chosen]
     figure = make_subplots(rows, columns, subplot_titles=titles, horizontal_spacing=0.03, vertical_spacing=0.26 / rows)

@@ -24,7 +24,7 @@ def at(site: Site, period: int | None, score: float = 0.9) -> SitePeriods:
     scores = np.array([score if modulus == period else 0.1 for modulus in MODULI])
     periods = Periods(MODULI, scores, scores / 2, p, p, period, None, True)
     coordinates = np.stack([np.cos(PIDS), np.sin(PIDS), PIDS / 20], 1)
-    return SitePeriods(site, periods, float(p.min()), coordinates, np.array([0.5, 0.3, 0.1]))
+    return SitePeriods(site, periods, float(p.min()), score, coordinates, np.array([0.5, 0.3, 0.1]))
 
 
 RESULT = ModPca(

@@ -276,6 +276,11 @@ def test_too_few_rounds_are_refused(positions: int, moduli: list[int], message: 
         find_period(noise(np.random.default_rng(0))[:positions], moduli)
 
 
+def test_numbers_that_are_none_are_refused() -> None:
+    with pytest.raises(CountLensError, match="finite"):
+        find_period(np.full((POSITIONS, 2), np.nan))
+
+
 def test_short_rows_are_tried_with_the_moduli_that_they_hold() -> None:
     found: Periods = find_period(noise(np.random.default_rng(0))[:30])
     assert found.moduli == tuple(range(2, 11))
