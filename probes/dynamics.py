@@ -20,11 +20,10 @@ from models.errors import unknown
 from models.find import find_checkpoint
 from probes.attention_variation import attention_variation
 from probes.bos_ablation import bos_ablation
-from probes.first_token import first_token_probe
+from probes.first_token import first_token_score
 from probes.mod_pca import base_score
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.rows import constant_share, draw_rows
-from probes.sites import sites_of
 from training.evaluate import predict
 from training.run import RunFolder
 from training.tasks import Split
@@ -67,12 +66,6 @@ def accuracy_of_one_answer(split: Split) -> Score:
     return score
 
 
-def first_token_readability(counter: Counter, seed: int) -> float:
-    """How well a linear probe reads "I am the first token" off the last block's output: balanced accuracy, percent."""
-    last = sites_of(counter, ["resid_post"])[-1:]
-    return 100 * first_token_probe(counter, seed, last).best_first.first.value
-
-
 def variation(counter: Counter, seed: int) -> float:
     """How much layer 0's attention scores vary with position: their std, mean over heads and token pairs."""
     return attention_variation(counter, layer=0, seed=seed).at(0).mean_std
@@ -90,7 +83,7 @@ CURVES: dict[str, Score] = {
     "ind": accuracy("ind"),
     "ood": accuracy("ood"),
     "cluster score": base_score,
-    "first-token readability": first_token_readability,
+    "first-token readability": first_token_score,
     "attention variation": variation,
     "first-token effect": first_token_effect,
 }

@@ -184,7 +184,7 @@ def paper_numbers(
 
 def paper_numbers_of(info: CheckpointInfo) -> PaperNumbers | None:
     """The paper's numbers for the counter that a checkpoint file describes; None where it has none."""
-    if info.task is None or info.policy != PAPER_POLICY:
+    if info.task is None or info.policy != PAPER_POLICY or "n_layers" not in info.model:
         return None
     task, model = info.task, info.model
     return paper_numbers(

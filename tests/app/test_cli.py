@@ -52,7 +52,7 @@ def test_training_says_how_well_it_counts_and_where_it_is(tmp_path: Path, capsys
 def test_a_run_goes_into_runs_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     main(TINY)
-    assert (tmp_path / "runs/mod10/ape-1L-8d-1h-5to10/seed0/model.safetensors").is_file()
+    assert (tmp_path / "runs/mod10/ape-1L-8d-1h-5to10-6steps/seed0/model.safetensors").is_file()
 
 
 def test_eval_prints_one_object_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
