@@ -106,7 +106,8 @@ def confusion_figure(result: Behaviour) -> go.Figure:
             col=column,
         )
     figure.update_xaxes(title="answer", type="category", showgrid=False, constrain="domain")
-    figure.update_xaxes(matches="x")
+    if len(splits) > 1:
+        figure.update_xaxes(matches="x", col=2)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False, constrain="domain")
     figure.update_yaxes(scaleanchor="x", row=1, col=1)  # the other panel matches it
     figure.update_yaxes(title="right", col=1)

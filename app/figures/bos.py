@@ -2,9 +2,10 @@
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from app.figures.style import INK, dress
+from app.figures.style import dress
 from probes.bos_ablation import BosAblation, Effect
 from probes.bos_comparison import BosComparison, BosPair
 
@@ -29,14 +30,13 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
             x=points,
             y=labels,
             orientation="h",
-            marker={"color": points, "coloraxis": "coloraxis", "line": {"color": "#888888", "width": 0.5}},
+            marker={"color": _change_colours(points), "line": {"color": "#888888", "width": 0.5}},
             error_x={
                 "type": "data",
                 "symmetric": False,
                 "array": high - points,
                 "arrayminus": points - low,
                 "width": 3,
-                "color": INK,
             },
             hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
             row=1,
@@ -156,6 +156,11 @@ def comparison_bars(comparison: BosComparison, title: str = "") -> go.Figure:
         for name, pair in zip(names, comparison.pairs, strict=True)
     )
     return dress(figure, f"Bars of IND/OOD accuracy of counters trained without and with bos: {listed}.", title)
+
+
+def _change_colours(points: np.ndarray) -> list[str]:
+    """Colours of CHANGE_SCALE as plain ones: bars with a numeric colour make plotly complain in the console."""
+    return list(sample_colorscale(CHANGE_SCALE, ((points + 100) / 200).clip(0, 1)))
 
 
 def _without_heads(result: BosAblation) -> list[Effect]:

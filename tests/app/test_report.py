@@ -135,7 +135,7 @@ def page(written: Path) -> Iterator[tuple[object, list[str]]]:
         context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
         page = context.new_page()
         said: list[str] = []
-        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))
         page.goto((written / "report.html").as_uri())
