@@ -107,7 +107,6 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("mod+bos", "nope"): {"steps": 4000, "lr": 1e-3, "weight_decay": 0.01},
     # Learned positions extrapolate better when narrow: OOD 97, and at 128 wide 62 to 89 (decay 0.03 to 0.3).
     ("selective+bos", "ape"): {"d_model": 64, "weight_decay": 0.3},
-    ("selective+bos", "rope"): {"d_model": 64, "weight_decay": 0.3},
     # With less decay OOD stays at 90.
     ("helper", "rope"): {"steps": 3000, "weight_decay": 1.0},
     # It finds the way by which a's and b's are counted alike only now and then; 94 at the best of many evaluations.
