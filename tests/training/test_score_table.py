@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import CountLensError
 from models.find import SHIPPED
-from training.config import ModelOptions, TaskOptions, TrainConfig
+from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
 from training.paper import Experiment
 from training.run import RunFolder
 from training.score_table import ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
@@ -82,6 +82,7 @@ def test_a_finished_run_becomes_a_line(tmp_path: Path, make_run: Callable[..., R
         seed=3,
         data=TaskOptions(task="selective", bos=True),
         model=ModelOptions(position="nope", n_layers=1, d_model=8, n_heads=2, causal=False),
+        optimiser=OptimiserOptions(steps=1234),
     )
     row = score_of_run(make_run(tmp_path / "run", config, 99.123456, 70.0), "a/name")
     assert row == ScoreRow(
@@ -101,7 +102,7 @@ def test_a_finished_run_becomes_a_line(tmp_path: Path, make_run: Callable[..., R
         ind=99.1235,
         ood=70.0,
         best_step=3,
-        steps=2000,
+        steps=1234,
         seconds=12.3,
     )
     assert row.experiment == Experiment("selective", True, "nope", 1, False, 50, 100)
