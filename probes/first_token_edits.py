@@ -7,7 +7,7 @@ token, and the edit goes on into every later state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -60,15 +60,7 @@ def parts(counter: Counter, batch: Batch) -> Iterator[Batch]:
     """The batch in pieces that are run at once."""
     step = ROWS_AT_ONCE if isinstance(counter, Transformer) else RECURRENT_ROWS_AT_ONCE
     for start in range(0, len(batch.token_ids), step):
-        rows = slice(start, start + step)
-        yield replace(
-            batch,
-            token_ids=batch.token_ids[rows],
-            position_ids=batch.position_ids[rows],
-            label_ids=batch.label_ids[rows],
-            attention_mask=batch.attention_mask[rows],
-            weights=batch.weights[rows],
-        )
+        yield batch.rows(slice(start, start + step))
 
 
 def token_means(counter: Counter, batch: Batch, names: Sequence[str]) -> dict[str, Float[Tensor, "*site"]]:

@@ -1,6 +1,6 @@
 """Task and position policy together make a batch; equal rows are kept once, with their number."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +19,10 @@ class Batch:
     label_ids: Int[Tensor, "batch pos"]
     attention_mask: Bool[Tensor, "batch pos"]  # False at padding
     weights: Float[Tensor, "batch"]
+
+    def rows(self, index: slice | Int[Tensor, "some"]) -> "Batch":
+        """Some of the rows."""
+        return Batch(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 def draw_batch(
@@ -43,11 +47,4 @@ def merge_equal_rows(batch: Batch, ignore_positions: bool) -> Batch:
     first = torch.full_like(counts, len(key)).scatter_reduce(
         0, group, torch.arange(len(key), device=key.device), "amin"
     )
-    return replace(
-        batch,
-        token_ids=batch.token_ids[first],
-        position_ids=batch.position_ids[first],
-        label_ids=batch.label_ids[first],
-        attention_mask=batch.attention_mask[first],
-        weights=counts.to(batch.weights.dtype),
-    )
+    return replace(batch.rows(first), weights=counts.to(batch.weights.dtype))
