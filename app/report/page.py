@@ -1,6 +1,6 @@
 """report.html: one file that opens offline, rendered from a report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
@@ -33,6 +33,7 @@ class Block:
     name: str
     verdict: Verdict | None
     skipped: str | None
+    together: bool = False  # of all counters: as wide as the page
     pictures: tuple[Picture, ...] = ()
 
 
@@ -61,7 +62,7 @@ def render(report: Report) -> str:
 def _section(report: Report, name: str) -> Section:
     blocks = [_block(name, counter, result) for counter, result in report.results[name].items()]
     if name in report.comparisons:
-        blocks.insert(0, _block(name, "All together", report.comparisons[name]))
+        blocks.insert(0, replace(_block(name, "All together", report.comparisons[name]), together=True))
     probe = PROBES[name]
     return Section(name, probe.title, probe.question, probe.paper, tuple(blocks))
 
@@ -73,13 +74,13 @@ def _block(probe: str, name: str, result: Result | Skipped) -> Block:
         Picture(
             caption,
             (figure.layout.meta or {}).get("alt", caption),
-            figure.to_html(
+            figure.update_layout(width=None).to_html(
                 full_html=False, include_plotlyjs=False, config=CONFIG, div_id=_identifier(probe, name, caption)
             ),
         )
         for caption, figure in figures_of(result).items()
     ]
-    return Block(name, result.verdict, None, tuple(pictures))
+    return Block(name, result.verdict, None, pictures=tuple(pictures))
 
 
 def _identifier(*parts: str) -> str:
