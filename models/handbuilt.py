@@ -1,0 +1,279 @@
+"""Counters whose weights are set by formula: two ways to count modulo m, as ground truth for tests of mechanism.
+
+Both answer label((p - s) mod m) at PID p of a row that begins at PID s, for every length and every shift. They are
+ordinary one-layer, one-head ape transformers, and differ only in how they come to know s (paper, section 5):
+
+    first_position    s mod m is copied from bos by attention, and subtracted from p mod m:
+                      p - s = (p mod m) - (s mod m)   modulo m
+                      The paper prints this difference with the opposite sign, which would count downwards.
+    mean_position     uniform attention averages the PIDs so far, which are s, s + 1, ..., p, to (s + p) / 2:
+                      p - s = 2 * (p - mean)          no first token is looked for
+
+**Layer norm.** Three rules let a formula pass through it.
+1. *Balance.* Every variable is in the stream twice, as v and as -v, so that the mean is 0: a norm only divides by the
+   root mean square. `write` makes both copies, `read` takes half their difference.
+2. *Constant length.* Where values of several tokens are averaged (the first norm), all tokens have vectors of one
+   length: a one-hot, a sign, or a point on a circle. The norm's gain is set to that length, so that the norm is the
+   identity.
+3. *Scale goes through.* Elsewhere the length may vary. There is a variable `one` that is always 1, and every threshold
+   is a multiple of it rather than a bias: ReLU(c * x) = c * ReLU(x) for the c > 0 that the norm puts before everything.
+   The right answer then comes out as c instead of 1, and the wrong ones as 0 still.
+
+**The stream of first_position**, d_model = 2 * (3 m + 2); every line is there with the opposite sign once more:
+
+    variable  columns  value                             written by
+    one       1        1                                 embed
+    bos       1        1 for bos, -1 for other tokens    embed
+    own       m        one-hot of p mod m                pos_embed
+    first     m        one-hot of s mod m                attention
+    count     m        one-hot of (p - s) mod m          mlp
+
+Attention: all queries are equal and only the key of bos is large, so each token takes `own` of bos into its `first`.
+MLP: neuron (i, j) is ReLU(own_i + first_j - one), which is 1 if p mod m is i and s mod m is j, else 0. It writes
+count_(i - j): a table of subtraction modulo m, with m * m entries.
+
+**The stream of mean_position**, d_model = 2 * (m + 4); x = p / max_position:
+
+    variable  columns  value                             written by
+    one       1        1                                 embed
+    own       2        x and sqrt(1 - x^2)               pos_embed
+    mean      1        mean of x over the tokens so far  attention
+    count     m        one-hot of (p - s) mod m          mlp
+
+Attention: queries and keys are 0. MLP: with n = 2 * max_position * (x - mean), neuron t is ReLU(n - t * one). A hat
+ReLU(n - (t - 1)) - 2 ReLU(n - t) + ReLU(n - (t + 1)) is 1 at n = t and 0 at all other whole numbers, and the hat of t
+writes count_(t mod m). Hats stand at every n that some own and mean give, also at those that only an intervention
+brings together, so that a swapped mean is subtracted too.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.config import TransformerConfig
+from models.errors import CountLensError, unknown
+from models.hooks import hook_name
+from models.transformer import Block, Transformer
+
+SHARPNESS = 40.0  # score of bos above the others: e^-40 is nothing beside 1 in float32
+LOGIT = 20.0  # of the right answer, where its scale is 1
+
+Read = Float[Tensor, "d_model width"]
+Write = Float[Tensor, "width d_model"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of the residual stream hold which variable: the first half holds them, the second their negatives.
+
+    >>> Layout({"one": 1, "own": 2}).columns("own")
+    (1, 2, 4, 5)
+    """
+
+    widths: Mapping[str, int]  # columns of each variable, in order
+
+    @property
+    def half(self) -> int:
+        return sum(self.widths.values())
+
+    @property
+    def d_model(self) -> int:
+        return 2 * self.half
+
+    def write(self, name: str) -> Write:
+        """What takes a variable into the stream: `stream = variable @ write`."""
+        names = list(self.widths)
+        if name not in names:
+            raise unknown("variable", name, names)
+        start = sum(self.widths[earlier] for earlier in names[: names.index(name)])
+        once = torch.eye(self.half)[start : start + self.widths[name]]
+        return torch.cat([once, -once], 1)
+
+    def read(self, name: str) -> Read:
+        """What takes a variable out of the stream again: `variable = stream @ read`."""
+        return self.write(name).T / 2
+
+    def columns(self, name: str) -> tuple[int, ...]:
+        """The columns of a variable: those that hold it, then those that hold its negative."""
+        return tuple(self.write(name).nonzero()[:, 1].sort().values.tolist())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the value of a variable is while the counter computes.
+
+    >>> Place("attn_out", (3, 4)).hook
+    'blocks.0.hook_attn_out'
+    """
+
+    kind: str  # of activation, in TransformerLens' shorthand
+    columns: tuple[int, ...]  # of its last axis
+    layer: int = 0
+    head: int | None = None  # where the kind has heads
+    pos: int | None = None  # the only token that has it; None: every token has its own
+
+    @property
+    def hook(self) -> str:
+        """The hook point that it is read from."""
+        return hook_name(self.kind, self.layer)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the algorithm. To swap its value at one of its places is to swap it in the algorithm."""
+
+    meaning: str
+    places: tuple[Place, ...]  # in the order in which they are computed
+
+
+def first_position_counter(labels: Sequence[int], bos: int, d_vocab: int, max_position: int = 128) -> Transformer:
+    """A counter by first position: at distance n from bos it answers `labels[n % m]`, where m is their number."""
+    m = _check_labels(labels, d_vocab)
+    if not 0 <= bos < d_vocab:
+        raise CountLensError(f"bos={bos} is outside 0..{d_vocab - 1} (d_vocab={d_vocab}): give its id")
+    layout = first_position_layout(m)
+    counter, block = _blank(layout, d_vocab, max_position, d_mlp=m * m)
+    with torch.no_grad():
+        is_bos = torch.full((d_vocab, 1), -1.0)
+        is_bos[bos] = 1
+        counter.embed.W_E.copy_(layout.write("one") + is_bos @ layout.write("bos"))
+        counter.pos_embed.W_pos.copy_(torch.eye(m)[torch.arange(max_position) % m] @ layout.write("own"))
+        # The scores of bos and of the others are SHARPNESS / 2 and its negative.
+        block.attn.b_Q[0, 0] = math.sqrt(counter.cfg.d_head) * SHARPNESS / 2
+        block.attn.W_K[0, :, :1] = layout.read("bos")
+        block.attn.W_V[0, :, :m] = layout.read("own")
+        block.attn.W_O[0, :m] = layout.write("first")
+        i, j = torch.arange(m).repeat_interleave(m), torch.arange(m).repeat(m)
+        block.mlp.W_in.copy_(layout.read("own")[:, i] + layout.read("first")[:, j] - layout.read("one"))
+        block.mlp.W_out.copy_(layout.write("count")[(i - j) % m])
+        _set_norms(counter, block, squares=(3, 4, 5))  # one, bos and own; and first; and count
+        counter.unembed.W_U[:, list(labels)] = LOGIT * layout.read("count")
+    return counter.eval()
+
+
+def mean_position_counter(labels: Sequence[int], d_vocab: int, max_position: int = 128) -> Transformer:
+    """A counter by mean position: at distance n from the first token it answers `labels[n % m]`.
+
+    Tokens are not looked at, so a row may begin with bos: it is a token like others.
+    """
+    m = _check_labels(labels, d_vocab)
+    layout = mean_position_layout(m)
+    furthest = 2 * (max_position - 1)  # of 2 * (own - mean), in both directions
+    thresholds = torch.arange(-furthest - 1, furthest + 2)  # a hat needs both neighbours
+    counter, block = _blank(layout, d_vocab, max_position, d_mlp=len(thresholds))
+    with torch.no_grad():
+        counter.embed.W_E.copy_(layout.write("one"))
+        counter.pos_embed.W_pos.copy_(_quarter_circle(max_position) @ layout.write("own").double())
+        block.attn.W_V[0, :, :1] = layout.read("own")[:, :1]
+        block.attn.W_O[0, :1] = layout.write("mean")
+        difference = layout.read("own")[:, :1] - layout.read("mean")
+        block.mlp.W_in.copy_(2 * max_position * difference - thresholds * layout.read("one"))
+        hats = layout.write("count")[thresholds[1:-1] % m]
+        block.mlp.W_out[:-2] += hats
+        block.mlp.W_out[1:-1] -= 2 * hats
+        block.mlp.W_out[2:] += hats
+        _set_norms(counter, block, squares=(2, 2, 3))  # one and own; mean comes to it; and count
+        counter.unembed.W_U[:, list(labels)] = LOGIT * layout.read("count")
+    return counter.eval()
+
+
+def first_position_layout(m: int) -> Layout:
+    """The residual stream of a counter by first position."""
+    return Layout({"one": 1, "bos": 1, "own": m, "first": m, "count": m})
+
+
+def mean_position_layout(m: int) -> Layout:
+    """The residual stream of a counter by mean position."""
+    return Layout({"one": 1, "own": 2, "mean": 1, "count": m})
+
+
+def first_position_variables(m: int) -> dict[str, Variable]:
+    """Where a counter by first position holds the variables of its algorithm."""
+    columns = first_position_layout(m).columns
+    copied = (
+        Place("resid_pre", columns("own"), pos=0),
+        Place("z", tuple(range(m)), head=0),
+        Place("attn_out", columns("first")),
+        Place("resid_mid", columns("first")),
+    )
+    return {
+        "own": Variable("the token's own PID modulo m", (Place("resid_mid", columns("own")),)),
+        "first": Variable("the first token's PID modulo m", copied),
+        "count": Variable("own minus first, modulo m", _count_places(columns("count"))),
+    }
+
+
+def mean_position_variables(m: int) -> dict[str, Variable]:
+    """Where a counter by mean position holds the variables of its algorithm.
+
+    `own` is none before attention: what is swapped there moves the means of this and of all later tokens too.
+    """
+    columns = mean_position_layout(m).columns
+    averaged = (
+        Place("z", (0,), head=0),
+        Place("attn_out", columns("mean")),
+        Place("resid_mid", columns("mean")),
+    )
+    return {
+        "own": Variable("the token's own PID", (Place("resid_mid", columns("own")),)),
+        "mean": Variable("the mean PID of the tokens so far", averaged),
+        "count": Variable("twice own minus mean, modulo m", _count_places(columns("count"))),
+    }
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A way to count of which a counter can be built."""
+
+    summary: str
+    variables: Callable[[int], dict[str, Variable]]  # of the counter modulo m
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    "first_position": Mechanism(
+        "copies the first token's PID modulo m by attention and subtracts it modulo m", first_position_variables
+    ),
+    "mean_position": Mechanism("takes twice the difference of own and mean attended PID", mean_position_variables),
+}
+
+
+def _count_places(columns: tuple[int, ...]) -> tuple[Place, ...]:
+    return Place("mlp_out", columns), Place("resid_post", columns)
+
+
+def _check_labels(labels: Sequence[int], d_vocab: int) -> int:
+    """The modulus."""
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise CountLensError(f"labels {list(labels)}: give two or more different ids, one for each remainder")
+    if min(labels) < 0 or max(labels) >= d_vocab:
+        raise CountLensError(f"labels {list(labels)} are not all in 0..{d_vocab - 1} (d_vocab={d_vocab})")
+    return len(labels)
+
+
+def _blank(layout: Layout, d_vocab: int, max_position: int, d_mlp: int) -> tuple[Transformer, Block]:
+    """A counter of one layer and one head with all weights 0, and its block."""
+    cfg = TransformerConfig(
+        d_vocab, "ape", n_heads=1, d_mlp=d_mlp, max_position=max_position, n_layers=1, d_model=layout.d_model
+    )
+    counter = Transformer(cfg)
+    for parameter in counter.parameters():
+        torch.nn.init.zeros_(parameter)
+    block = counter.blocks[0]
+    assert isinstance(block, Block)
+    return counter, block
+
+
+def _set_norms(counter: Transformer, block: Block, squares: tuple[int, int, int]) -> None:
+    """Sets each norm's gain such that it leaves a stream alone whose variables have this sum of squares."""
+    for norm, square in zip((block.ln1, block.ln2, counter.ln_final), squares, strict=True):
+        torch.nn.init.constant_(norm.w, math.sqrt(2 * square / counter.cfg.d_model + counter.cfg.eps))
+
+
+def _quarter_circle(max_position: int) -> Float[Tensor, "max_position 2"]:
+    """x = p / max_position and what makes it a vector of length 1."""
+    x = torch.arange(max_position, dtype=torch.float64) / max_position
+    return torch.stack([x, (1 - x**2).sqrt()], 1)

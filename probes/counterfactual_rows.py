@@ -1,0 +1,82 @@
+"""Rows to make counterfactual pairs of: all of one length, without padding, as a task would sample them."""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from models.errors import CountLensError
+from probes.equal_tokens import counted_token
+from probes.result import NotApplicable
+from training.tasks import Task, lengthened
+from training.tasks.selective import Selective
+from training.tasks.shifted_start import HelperShiftedStart, HelperToken, ShiftedStart
+
+TokenIds = Int[Tensor, "batch pos"]
+
+
+def n_counted(task: Task, length: int | None) -> int:
+    """How many tokens of a row are counted: `length`, or as many as the task trains on.
+
+    Rows of helper_shifted end at one number wherever they start; half of the longest leaves them room to start.
+    """
+    if length is None:
+        return task.train_length // 2 if isinstance(task, HelperShiftedStart) else task.train_length
+    if length < 2:
+        raise CountLensError(f"length={length}: a pair needs at least 2 counted tokens")
+    return length
+
+
+def n_shifts(n_pos: int, max_position: int) -> int:
+    """How many shifts rows of so many tokens have."""
+    if n_pos > max_position:
+        raise NotApplicable(f"rows of {n_pos} tokens do not fit max_position={max_position}: give a smaller length")
+    return max_position - n_pos + 1
+
+
+def last_start(task: ShiftedStart, counted: int) -> int:
+    """The largest start number of training rows that count so many tokens."""
+    if isinstance(task, HelperShiftedStart):
+        return task.train_length + 1 - counted
+    return task.first_start if isinstance(task, HelperToken) else task.ood_length - counted
+
+
+def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+    """Rows of the task with so many counted tokens each, after bos or a start number."""
+    if not isinstance(task, ShiftedStart):
+        return lengthened(task, counted, None).sample("ind", batch, generator).token_ids
+    choices = last_start(task, counted) - task.first_start + 1
+    if choices < 1:
+        raise NotApplicable(f"no training row of {task.name} counts {counted} tokens: give a smaller length")
+    starts = task.first_start + torch.randint(choices, (batch, 1), generator=generator)
+    counted_id = task.vocab.id(counted_token(task))
+    return torch.cat([starts, torch.full((batch, counted), counted_id)], 1)
+
+
+def choose(allowed: Bool[Tensor, "batch choice"], generator: torch.Generator) -> Int[Tensor, "batch"]:
+    """For each row one of its allowed choices, all being equally likely."""
+    if not bool(allowed.any(1).all()):
+        raise NotApplicable("rows of this length leave nothing to choose a change from: give another length")
+    return torch.multinomial(allowed.float(), 1, generator=generator)[:, 0]
+
+
+def bring(
+    token_ids: TokenIds, candidates: Bool[Tensor, "batch pos"], column: int, generator: torch.Generator
+) -> TokenIds:
+    """Each row with one of its candidates, taken at random, and the token of a column exchanged."""
+    row, chosen = torch.arange(len(token_ids)), choose(candidates, generator)
+    exchanged = token_ids.clone()
+    exchanged[row, chosen] = token_ids[:, column]
+    exchanged[row, column] = token_ids[row, chosen]
+    return exchanged
+
+
+def kind_counts(token_ids: TokenIds, task: Selective) -> Int[Tensor, "batch n_kinds"]:
+    """How often each kind occurs in a row."""
+    return (token_ids[:, task.prefix :, None] == torch.arange(task.n_kinds)).sum(1)
+
+
+def repeated(token_ids: TokenIds, task: Selective) -> Bool[Tensor, "batch pos"]:
+    """Where a row has a token whose kind occurs elsewhere in it too."""
+    kinds = token_ids.clamp(max=task.n_kinds - 1)  # bos is no kind
+    often = kind_counts(token_ids, task).gather(1, kinds) > 1
+    return often & (torch.arange(token_ids.shape[1]) >= task.prefix)
