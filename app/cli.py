@@ -28,7 +28,7 @@ def train(
       countlens train --task mod10 --position ape
       countlens train --task selective --bos --position nope --n-layers 1 --seed 2
       countlens train --resume runs/mod10/ape-2L/seed0
-      countlens train --like mod10/ape-2L/seed0 --out runs/again
+      countlens train --like mod10/ape-2L --out runs/again
 
     Args:
         config: What to train.
@@ -55,9 +55,9 @@ def evaluate(
     """Score a checkpoint on its own task, or on a data file.
 
     For example:
-      countlens eval mod10/ape-2L/seed0
+      countlens eval mod10/ape-2L
       countlens eval runs/mod10/ape-2L/seed0 --data my_rows.jsonl --json
-      countlens eval mod10/lstm-1L/seed0 --train-length 100 --ood-length 1000
+      countlens eval mod10/lstm-1L --train-length 100 --ood-length 1000
 
     Args:
         checkpoint: A counter's name, a run folder, or a .safetensors file.
@@ -256,8 +256,8 @@ def probe(
 
     For example:
       countlens probe
-      countlens probe mod_pca mod10/ape-2L/seed0
-      countlens probe attention selective-bos/rope-1L/seed0 --csv > attention.csv
+      countlens probe mod_pca mod10/ape-2L
+      countlens probe attention selective-bos/rope-1L --csv > attention.csv
 
     Args:
         name: Which probe.
@@ -290,7 +290,7 @@ def report(
     The page opens offline. The same counters and seed give the same report.json, byte for byte.
 
     For example:
-      countlens report mod10/ape-2L/seed0 mod10/spe-2L/seed0 --out report
+      countlens report mod10/ape-2L mod10/spe-2L --out report
       countlens report runs/mine --probes mod_pca bos
 
     Args:

@@ -18,7 +18,10 @@ def named_counters(folders: tuple[Path, ...] = (SHIPPED, RUNS)) -> Iterator[tupl
 
 
 def find_checkpoint(name_or_path: str | Path) -> Path:
-    """The checkpoint file that is meant by a file's path, a run folder's path, or a counter's name."""
+    """The checkpoint file that is meant by a file's path, a run folder's path, or a counter's name.
+
+    A name may leave out the seed where there is only one, as among the shipped counters: `mod10/ape-2L`.
+    """
     path = Path(name_or_path)
     if path.is_file():
         return path
@@ -27,6 +30,13 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
     for folder in (SHIPPED, RUNS):
         if (folder / path / CHECKPOINT).is_file():
             return folder / path / CHECKPOINT
+    for folder in (SHIPPED, RUNS):
+        seeds = sorted((folder / path).glob(f"*/{CHECKPOINT}"))
+        if len(seeds) == 1:
+            return seeds[0]
+        if seeds:
+            names = ", ".join(seed.parent.relative_to(folder).as_posix() for seed in seeds)
+            raise CountLensError(f"{name_or_path} is not one counter but several: name one of {names}")
     if path.is_dir():
         raise CountLensError(f"{path} holds no {CHECKPOINT}: name a run folder or a .safetensors file")
     raise unknown("checkpoint", str(name_or_path), [name for name, _ in named_counters()])

@@ -12,6 +12,7 @@ from models import (
     CountLensError,
     TransformerConfig,
     build_counter,
+    find,
     load_counter,
     read_info,
     save_counter,
@@ -115,10 +116,10 @@ def test_names_are_found_and_near_ones_suggested(
     tmp_path: Path, counter: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    save_counter(tmp_path / "runs/mod10/ape-2L/seed0/model.safetensors", counter)
-    assert find_checkpoint("mod10/ape-2L/seed0") == Path("runs/mod10/ape-2L/seed0/model.safetensors")
-    with pytest.raises(CountLensError, match="did you mean mod10/ape-2L/seed0"):
-        load_counter("mod10/ape-2L/seed1")
+    save_counter(tmp_path / "runs/odd/ape-2L/seed0/model.safetensors", counter)
+    assert find_checkpoint("odd/ape-2L/seed0") == Path("runs/odd/ape-2L/seed0/model.safetensors")
+    with pytest.raises(CountLensError, match="did you mean odd/ape-2L/seed0"):
+        load_counter("odd/ape-2L/seed1")
     with pytest.raises(CountLensError, match=r"holds no model\.safetensors"):
         load_counter(tmp_path)
 
@@ -136,3 +137,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         write_until_the_disk_is_full()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_may_leave_out_the_seed_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "RUNS", tmp_path)
+    for name in ("odd/one-2L/seed7", "odd/two-2L/seed0", "odd/two-2L/seed1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "model.safetensors").touch()
+    assert find.find_checkpoint("odd/one-2L") == tmp_path / "odd/one-2L/seed7/model.safetensors"
+    with pytest.raises(CountLensError, match="name one of odd/two-2L/seed0, odd/two-2L/seed1"):
+        find.find_checkpoint("odd/two-2L")
