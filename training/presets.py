@@ -94,7 +94,7 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     "selective": {"steps": 5000, "weight_decay": 0.1, "eval_every": 250},
     "selective+bos": {"n_layers": 1, "d_model": 128},
     "shifted_start": {"steps": 4000, "eval_every": 200},
-    "selective_mod": {"d_model": 128, "steps": 6000, "weight_decay": 0.1, "eval_every": 500},
+    "selective_mod": {"steps": 6000, "lr": 3e-3, "weight_decay": 0.1, "eval_every": 500},
 }
 SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # Four columns of sines take their time.
