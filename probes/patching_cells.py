@@ -21,7 +21,7 @@ from models.transformer import Transformer
 from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
 
 AXES = ("layer", "pos", "head", "src")  # in the order in which a grid has them
-TOKENS_AT_ONCE = 4096  # positions that are recomputed in one go: what they need fits a processor's cache
+TOKENS_AT_ONCE = 2048  # positions that are recomputed in one go: what they need fits a processor's cache
 
 
 def patchable(counter: Counter) -> list[str]:

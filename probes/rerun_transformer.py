@@ -16,7 +16,7 @@ from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from models.counter import PositionIds, TokenIds
+from models.counter import Logits, PositionIds, TokenIds
 from models.hooks import hook_name
 from models.schemes import rotate
 from models.transformer import Attention, Block, LayerNorm, Transformer
@@ -25,8 +25,6 @@ from probes.patching_cells import Cells
 Heads = Float[Tensor, "cell batch pos head d_head"]
 Stream = Float[Tensor, "cell batch pos d_model"]
 AnyStream = Float[Tensor, "*batch d_model"]
-
-KEPT = ("resid_pre", "q", "k", "v", "z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post")
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,48 @@ class TransformerRerun:
     ) -> None:
         self.counter, self.site = counter, site
         self.layers = [block for block in counter.blocks if isinstance(block, Block)]
-        kinds = (*KEPT, "pattern") if site == "pattern" else KEPT
-        names = [hook_name(kind, layer) for kind in kinds for layer in range(len(self.layers))]
-        names += [name for name in ("hook_embed", "hook_pos_embed") if name in counter.hook_dict]
-        if counter.scheme.rotary:
-            names += [hook_name(kind, layer) for kind in ("rot_q", "rot_k") for layer in range(len(self.layers))]
-        self.unpatched, self.cache = counter.run_with_cache(
-            token_ids, position_ids, attention_mask, names_filter=names
-        )
         self.n_batch, self.n_pos = token_ids.shape
+        counter._check(token_ids, position_ids)
         self.rotation = None
         if counter.scheme.rotary:
             self.rotation = counter.rotary_cos[position_ids][:, :, None], counter.rotary_sin[position_ids][:, :, None]
         self.allowed = self._allowed(attention_mask)
         self.projections = [_joined(block.attn) for block in self.layers]
+        self.cache: dict[str, Tensor] = {}
+        self.unpatched = self._run(token_ids, position_ids)
+
+    def _run(self, token_ids: TokenIds, position_ids: PositionIds) -> Logits:
+        """The unpatched logits; keeps what patched runs start from, under the names of the hook points."""
+        counter = self.counter
+        resid = self.cache["hook_embed"] = F.embedding(token_ids, counter.embed.W_E * counter.embed.gain)
+        if counter.scheme.table is not None:
+            self.cache["hook_pos_embed"] = F.embedding(position_ids, counter.pos_embed.W_pos)
+            resid = resid + self.cache["hook_pos_embed"]
+        for layer, block in enumerate(self.layers):
+            kept = {"resid_pre": resid}
+            weight, bias = self.projections[layer]
+            projected = F.linear(_normed(block.ln1, resid), weight, bias)
+            kept["q"], kept["k"], kept["v"] = self._split(projected)
+            if self.rotation is not None:
+                kept["rot_q"], kept["rot_k"] = (rotate(kept[kind], *self.rotation) for kind in "qk")
+            q, k = (kept.get(f"rot_{kind}", kept[kind]) for kind in "qk")
+            if self.site == "pattern":
+                scores = einsum(q, k, "batch query head d, batch key head d -> batch head query key")
+                scores = (scores * block.attn.score_scale).masked_fill(~self.allowed[:, None], -torch.inf)
+                kept["pattern"] = scores.softmax(-1)
+            kept["z"] = self._attend(layer, q[None], k[None], kept["v"][None], self.allowed[None])[0]
+            kept["attn_out"] = _mixed(block.attn, kept["z"])
+            kept["resid_mid"] = resid + kept["attn_out"]
+            kept["mlp_post"] = _hidden(block, kept["resid_mid"])
+            kept["mlp_out"] = F.linear(kept["mlp_post"], block.mlp.W_out.T, block.mlp.b_out)
+            kept["resid_post"] = resid = kept["resid_mid"] + kept["mlp_out"]
+            self.cache |= {hook_name(kind, layer): tensor for kind, tensor in kept.items()}
+        return F.linear(_normed(counter.ln_final, resid), counter.unembed.W_U.T)
+
+    def _split(self, projected: Float[Tensor, "*batch heads"]) -> tuple[Tensor, ...]:
+        """By heads: queries, keys and values, or the last two."""
+        cfg = self.counter.cfg
+        return projected.unflatten(-1, (-1, cfg.n_heads, cfg.d_head)).unbind(-3)
 
     def _allowed(self, attention_mask: Bool[Tensor, "batch pos"] | None) -> Bool[Tensor, "#batch query key"]:
         everywhere = torch.ones(1, self.n_pos, self.n_pos, dtype=torch.bool, device=self.counter.device)
@@ -171,30 +197,49 @@ class TransformerRerun:
     def _through(self, layer: int, change: Point | Rest, reads: Int[Tensor, "read"]) -> Rest:
         """The stream behind an unpatched layer whose input has changed."""
         block = self.layers[layer]
-        point = isinstance(change, Point)
-        resid = change.resid[:, :, None] if isinstance(change, Point) else change.resid
-        positions = change.pos if isinstance(change, Point) else change.positions
-        count, first = len(resid), int(positions.min()) if self.counter.cfg.causal else 0
-        at = self._asked(layer, first, reads)
-        q, k, v = self._projected(layer, resid, positions if point else None, positions)
-        kept = {kind: self.kept(kind, layer) for kind in ("resid_pre", "q", "k", "v")}
         if isinstance(change, Point):
-            k, v = (
-                _placed(kept[kind].expand(count, -1, -1, -1, -1), change.pos, new[:, :, 0])
-                for kind, new in (("k", k), ("v", v))
-            )
-            q = _put(kept["q"][:, at], at, change.pos, q[:, :, 0])
-            resid = _put(kept["resid_pre"][:, at], at, change.pos, change.resid)
+            at, resid, q, k, v = self._around_points(layer, change, reads)
         else:
-            before = slice(0, first)
-            k, v = (
-                torch.cat([kept[kind][:, before].expand(count, -1, -1, -1, -1), new], 2) if first else new
-                for kind, new in (("k", k), ("v", v))
-            )
-            if len(at) < len(positions):
-                q, resid = q[:, :, at - first], resid[:, :, at - first]
+            at, resid, q, k, v = self._behind(layer, change, reads)
         z = self._attend(layer, q, k, v, self.allowed[None, :, at])
-        return Rest(at, _after_mlp(block, resid + _mixed(block.attn, z)))
+        return Rest(at, _after_mlp(block, _mixed(block.attn, z).add_(resid)))
+
+    def _around_points(
+        self, layer: int, change: Point, reads: Int[Tensor, "read"]
+    ) -> tuple[Int[Tensor, "pos"], Stream, Heads, Heads, Heads]:
+        """Queries asked, the stream at them, and q, k, v, when each cell has another stream at one position."""
+        first = int(change.pos.min()) if self.counter.cfg.causal else 0
+        at = self._asked(layer, first, reads)
+        weight, bias = self.projections[layer]
+        q, k, v = self._split(F.linear(_normed(self.layers[layer].ln1, change.resid), weight, bias))
+        if self.rotation is not None:
+            q, k = (self._rotated(x, change.pos) for x in (q, k))
+        rows = [self.kept(kind, layer).expand(len(q), -1, -1, -1, -1) for kind in "kv"]
+        k, v = (_placed(row, change.pos, new) for row, new in zip(rows, (k, v), strict=True))
+        q = _put(self.kept("q", layer)[:, at], at, change.pos, q)
+        return at, _put(self.kept("resid_pre", layer)[:, at], at, change.pos, change.resid), q, k, v
+
+    def _behind(
+        self, layer: int, change: Rest, reads: Int[Tensor, "read"]
+    ) -> tuple[Int[Tensor, "pos"], Stream, Heads, Heads, Heads]:
+        """The same, when all positions from one on have changed: earlier keys and values are the unpatched ones."""
+        first = int(change.positions[0])
+        at = self._asked(layer, first, reads)
+        (weight, bias), resid = self.projections[layer], change.resid
+        normed = _normed(self.layers[layer].ln1, resid)
+        if len(at) == len(change.positions):
+            q, k, v = self._split(F.linear(normed, weight, bias))
+        else:  # few queries, but all keys and values
+            ends = len(weight) // 3
+            resid = resid[:, :, at - first]
+            (q,) = self._split(F.linear(normed[:, :, at - first], weight[:ends], bias[:ends]))
+            k, v = self._split(F.linear(normed, weight[ends:], bias[ends:]))
+        if self.rotation is not None:
+            q, k = self._rotated(q, None, at), self._rotated(k, None, change.positions)
+        if first:
+            before = [self.kept(kind, layer)[:, :first].expand(len(k), -1, -1, -1, -1) for kind in "kv"]
+            k, v = (torch.cat(pair, 2) for pair in zip(before, (k, v), strict=True))
+        return at, resid, q, k, v
 
     def _asked(self, layer: int, first: int, reads: Int[Tensor, "read"]) -> Int[Tensor, "pos"]:
         """The queries of a layer that matter: all from the first changed one on, in the last layer those read."""
@@ -202,28 +247,16 @@ class TransformerRerun:
             return reads[reads >= first]
         return torch.arange(first, self.n_pos, device=reads.device)
 
-    def _projected(
-        self, layer: int, resid: Stream, points: Int[Tensor, "cell"] | None, positions: Int[Tensor, "_"]
-    ) -> tuple[Heads, Heads, Heads]:
-        """Queries, keys and values, rotated where the scheme rotates."""
-        weight, bias = self.projections[layer]
-        projected = F.linear(_normed(self.layers[layer].ln1, resid), weight, bias)
-        shape = (3, self.counter.cfg.n_heads, self.counter.cfg.d_head)
-        q, k, v = projected.unflatten(-1, shape).unbind(3)
-        if self.rotation is not None:
-            if points is not None:
-                q, k = (self._rotated(x[:, :, 0], points)[:, :, None] for x in (q, k))
-            else:
-                q, k = (self._rotated(x, None, int(positions[0])) for x in (q, k))
-        return q, k, v
-
-    def _rotated(self, x: Tensor, points: Int[Tensor, "cell"] | None, first: int = 0) -> Tensor:
-        """Turned by the positions of the rows: at one position a cell, or at all from the first on."""
+    def _rotated(
+        self, x: Tensor, points: Int[Tensor, "cell"] | None, positions: Int[Tensor, "pos"] | None = None
+    ) -> Tensor:
+        """Turned by the position ids of the rows: at one position a cell, or at these (else all) in every cell."""
         assert self.rotation is not None
         if points is not None:  # [cell, batch, head, d_head]
             cos, sin = (rearrange(angle.transpose(0, 1)[points], "c b 1 d -> (c b) 1 1 d") for angle in self.rotation)
             return rotate(x.flatten(0, 1)[:, None], cos, sin)[:, 0].unflatten(0, x.shape[:2])
-        cos, sin = (angle[:, first:].repeat(len(x), 1, 1, 1) for angle in self.rotation)
+        at = slice(None) if positions is None else positions
+        cos, sin = (angle[:, at].repeat(len(x), 1, 1, 1) for angle in self.rotation)
         return rotate(x.flatten(0, 1), cos, sin).unflatten(0, x.shape[:2])
 
     def _attend(
@@ -269,10 +302,12 @@ def _mixed(attn: Attention, z: Float[Tensor, "*batch head d_head"]) -> AnyStream
     return F.linear(z.flatten(-2), attn.W_O.flatten(0, 1).T, attn.b_O)
 
 
+def _hidden(block: Block, resid_mid: AnyStream) -> Float[Tensor, "*batch d_mlp"]:
+    return F.linear(_normed(block.ln2, resid_mid), block.mlp.W_in.T, block.mlp.b_in).relu_()
+
+
 def _after_mlp(block: Block, resid_mid: AnyStream) -> AnyStream:
-    mlp = block.mlp
-    post = F.linear(_normed(block.ln2, resid_mid), mlp.W_in.T, mlp.b_in).relu_()
-    return resid_mid + F.linear(post, mlp.W_out.T, mlp.b_out)
+    return F.linear(_hidden(block, resid_mid), block.mlp.W_out.T, block.mlp.b_out).add_(resid_mid)
 
 
 def _placed(rows: Tensor, pos: Int[Tensor, "cell"], value: Tensor) -> Tensor:
