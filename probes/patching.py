@@ -1,4 +1,4 @@
-"""Activation patching: run a counter on one input with an activation from another, at every place, and see what it says.
+"""Activation patching: a counter runs on one input with an activation from another, at every place in turn.
 
 *Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
 *noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
@@ -9,13 +9,13 @@ position and head of a site. The sites and their axes are in `probes.patching_ce
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformer_lens import ActivationCache
 
 from models.counter import Counter, Logits, listening
 from models.errors import CountLensError, unknown
@@ -29,8 +29,7 @@ from probes.result import Result, Verdict
 from probes.rows import evaluating
 from training.batches import Batch
 
-Direction = Literal["denoise", "noise"]
-DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
+DIRECTIONS = ("denoise", "noise")
 TOP = 3  # cells that a verdict names
 
 
@@ -106,7 +105,7 @@ class PatchGrid(Result):
         return cells.assign(value=self.values.ravel(), stderr=self.stderr.ravel(), effect=self.effect.ravel())
 
     def _mean(self, by_row: Float[np.ndarray, "*axes row"]) -> Float[np.ndarray, "*axes"]:
-        return by_row @ (self.weights / self.weights.sum())
+        return np.asarray(by_row @ (self.weights / self.weights.sum()))
 
 
 def _place(cell: Mapping[str, int]) -> str:
@@ -120,7 +119,7 @@ def activation_patch(
     site: str = "resid_pre",
     metric: str | Metric = "logit_diff",
     *,
-    direction: Direction = "denoise",
+    direction: str = "denoise",
     axes: Sequence[str] | None = None,
     only: Mapping[str, Sequence[int]] | None = None,
     at: Sequence[int] | None = None,
@@ -186,7 +185,7 @@ def patched_logits(
 def sweep(
     rerun: TransformerRerun | RecurrentRerun,
     grid: Mapping[str, Sequence[int]],
-    donor: Mapping[str, Tensor],
+    donor: Mapping[str, Tensor] | ActivationCache,
     score: Scorer,
     causal: bool,
 ) -> Float[Tensor, "*axes row"]:
@@ -218,7 +217,7 @@ def check_unhooked(counter: Counter) -> None:
         raise CountLensError(f"there are hooks on this counter, at {', '.join(hooked)}: counter.reset_hooks() first")
 
 
-def _run(counter: Counter, batch: Batch, names: list[str]) -> tuple[Logits, Mapping[str, Tensor]]:
+def _run(counter: Counter, batch: Batch, names: list[str]) -> tuple[Logits, ActivationCache]:
     mask = None if counter.cfg.causal else batch.attention_mask
     return counter.run_with_cache(batch.token_ids, batch.position_ids, mask, names_filter=names)
 

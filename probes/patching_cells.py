@@ -1,10 +1,10 @@
 """What one patch replaces: a site, its layer, and of its positions, heads and sources all or one.
 
-    axis    of            without it a patch replaces
-    layer   every site but embed and pos_embed
-    pos     every site                                   all positions at once
-    head    q, k, v, rot_q, rot_k, z, pattern            all heads at once
-    src     pattern                                      the whole row of weights of a query (`pos`)
+axis    of            without it a patch replaces
+layer   every site but embed and pos_embed
+pos     every site                                   all positions at once
+head    q, k, v, rot_q, rot_k, z, pattern            all heads at once
+src     pattern                                      the whole row of weights of a query (`pos`)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,8 +101,8 @@ class Cells:
             return new
         # One head (and source) of the donor among the others of the receiver.
         old, new = (tensor if self.pos is None else tensor.unsqueeze(2) for tensor in (old.clone(), new))
-        index = (cell, slice(None), slice(None), slice(None) if self.head is None else self.head)
-        index = index if self.src is None else (*index, self.src)
+        heads = slice(None) if self.head is None else self.head
+        index = (cell, slice(None), slice(None), heads, *(() if self.src is None else (self.src,)))
         old[index] = new[index]
         return old if self.pos is None else old.squeeze(2)
 

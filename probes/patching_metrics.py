@@ -95,8 +95,8 @@ def scorer(
     if empty:
         differ = " and the corrupted one differs" if metric == "logit_diff" else ""
         raise CountLensError(
-            f"{metric} has nothing to compare in rows {empty}: no position is read whose clean label is scored{differ}; "
-            "choose other pairs, other positions `at`, or another metric"
+            f"{metric} has nothing to compare in rows {empty}: no position is read whose clean label is scored"
+            f"{differ}; choose other pairs, other positions `at`, or another metric"
         )
     read = counts.any(0)
     reads, counts = chosen[read], counts[:, read]

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from transformer_lens import ActivationCache
 
 from models.counter import Logits, PositionIds, TokenIds
 from models.hooks import hook_name
@@ -22,7 +23,9 @@ from models.schemes import rotate
 from models.transformer import Attention, Block, LayerNorm, Transformer
 from probes.patching_cells import Cells
 
-Heads = Float[Tensor, "cell batch pos head d_head"]
+Queries = Float[Tensor, "cell batch query head d_head"]
+Keys = Float[Tensor, "cell batch key head d_head"]
+Asked = tuple[Int[Tensor, "query"], Float[Tensor, "cell batch query d_model"], Queries, Keys, Keys]
 Stream = Float[Tensor, "cell batch pos d_model"]
 AnyStream = Float[Tensor, "*batch d_model"]
 
@@ -105,7 +108,7 @@ class TransformerRerun:
         return allowed if attention_mask is None else allowed & attention_mask[:, None, :]
 
     def logits(
-        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
+        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor] | ActivationCache, reads: Int[Tensor, "read"]
     ) -> Float[Tensor, "cell batch read d_vocab"]:
         """What the counter answers at the positions that are read, for each of the cells."""
         into, change = self._patched(layer or 0, cells, donor, reads)
@@ -119,7 +122,7 @@ class TransformerRerun:
         return self.cache[hook_name(kind, layer)]
 
     def _patched(
-        self, layer: int, cells: Cells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
+        self, layer: int, cells: Cells, donor: Mapping[str, Tensor] | ActivationCache, reads: Int[Tensor, "read"]
     ) -> tuple[int, Point | Rest]:
         """What the patch itself makes of the stream, and the layer that it goes into next."""
         site = self.site
@@ -173,16 +176,15 @@ class TransformerRerun:
             return einsum(weights, v, "cell batch pos head key, batch key head d -> cell batch pos head d")
         return einsum(weights, v, "cell batch head key, batch key head d -> cell batch head d")
 
-    def _attended(
-        self, layer: int, site: str, value: Tensor, cells: Cells, reads: Int[Tensor, "read"]
-    ) -> Point | Rest:
+    def _attended(self, layer: int, site: str, value: Tensor, cells: Cells, reads: Int[Tensor, "read"]) -> Point | Rest:
         """The stream behind a layer whose queries, keys or values are patched."""
         if self.rotation is not None and site in ("q", "k"):
             value = self._rotated(value, cells.pos)
         part = site[-1]
         rows = {kind: self.kept(kind, layer).expand(cells.count, -1, -1, -1, -1) for kind in "qkv"}
         if cells.pos is None:
-            z = self._attend(layer, *((rows | {part: value})[kind] for kind in "qkv"), self.allowed[None])
+            q, k, v = ((rows | {part: value})[kind] for kind in "qkv")
+            z = self._attend(layer, q, k, v, self.allowed[None])
             return self._finished(layer, "z", z, cells)
         if part == "q":  # nobody but this query sees it
             mask = self.allowed[:, cells.pos].transpose(0, 1)[:, :, None]
@@ -204,9 +206,7 @@ class TransformerRerun:
         z = self._attend(layer, q, k, v, self.allowed[None, :, at])
         return Rest(at, _after_mlp(block, _mixed(block.attn, z).add_(resid)))
 
-    def _around_points(
-        self, layer: int, change: Point, reads: Int[Tensor, "read"]
-    ) -> tuple[Int[Tensor, "pos"], Stream, Heads, Heads, Heads]:
+    def _around_points(self, layer: int, change: Point, reads: Int[Tensor, "read"]) -> Asked:
         """Queries asked, the stream at them, and q, k, v, when each cell has another stream at one position."""
         first = int(change.pos.min()) if self.counter.cfg.causal else 0
         at = self._asked(layer, first, reads)
@@ -219,9 +219,7 @@ class TransformerRerun:
         q = _put(self.kept("q", layer)[:, at], at, change.pos, q)
         return at, _put(self.kept("resid_pre", layer)[:, at], at, change.pos, change.resid), q, k, v
 
-    def _behind(
-        self, layer: int, change: Rest, reads: Int[Tensor, "read"]
-    ) -> tuple[Int[Tensor, "pos"], Stream, Heads, Heads, Heads]:
+    def _behind(self, layer: int, change: Rest, reads: Int[Tensor, "read"]) -> Asked:
         """The same, when all positions from one on have changed: earlier keys and values are the unpatched ones."""
         first = int(change.positions[0])
         at = self._asked(layer, first, reads)
@@ -260,8 +258,8 @@ class TransformerRerun:
         return rotate(x.flatten(0, 1), cos, sin).unflatten(0, x.shape[:2])
 
     def _attend(
-        self, layer: int, q: Heads, k: Heads, v: Heads, mask: Bool[Tensor, "#cell #batch #query key"]
-    ) -> Heads:
+        self, layer: int, q: Queries, k: Keys, v: Keys, mask: Bool[Tensor, "#cell #batch #query key"]
+    ) -> Queries:
         count, n_batch = q.shape[:2]
         if mask.shape[:2] == (1, 1):
             mask = mask[0, :, None]

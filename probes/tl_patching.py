@@ -9,11 +9,12 @@ corrupted rows. `probes.patching` has the same sweeps with named metrics and a t
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from transformer_lens import ActivationCache
 
 from models.counter import Counter, PositionIds, TokenIds
 from models.errors import CountLensError
@@ -23,50 +24,36 @@ from probes.patching_metrics import Metric, of_function
 from probes.rows import evaluating
 
 
-class ActPatch(Protocol):
-    """How all of these are called."""
+@dataclass(frozen=True)
+class ActPatch:
+    """Patches a site everywhere when it is called; its tensor has these axes, in this order."""
+
+    site: str
+    axes: tuple[str, ...]
 
     def __call__(
         self,
         counter: Counter,
         corrupted_tokens: TokenIds,
-        clean_cache: Mapping[str, Tensor],
-        patching_metric: Metric,
-        *,
-        position_ids: PositionIds,
-        attention_mask: Bool[Tensor, "batch pos"] | None = None,
-    ) -> Tensor:
-        """The metric for each patch."""
-
-
-def _act_patch(site: str, axes: tuple[str, ...]) -> ActPatch:
-    """The function that patches a site; its tensor has these axes, in this order."""
-    ordered = tuple(axis for axis in axes_of(site) if axis in axes)
-
-    def get_act_patch(
-        counter: Counter,
-        corrupted_tokens: TokenIds,
-        clean_cache: Mapping[str, Tensor],
+        clean_cache: Mapping[str, Tensor] | ActivationCache,
         patching_metric: Metric,
         *,
         position_ids: PositionIds,
         attention_mask: Bool[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "..."]:
+        """The metric for each patch."""
         n_batch, n_pos = corrupted_tokens.shape
-        grid = grid_axes(counter, site, n_pos, ordered, {})
-        donor = {}
-        for name in (source_hook(site, layer) for layer in grid.get("layer", (None,))):
-            donor[name] = clean_cache[name]
-            _check_donor(name, donor[name], n_batch, n_pos, site)
+        ordered = tuple(axis for axis in axes_of(self.site) if axis in self.axes)
+        grid = grid_axes(counter, self.site, n_pos, ordered, {})
+        donor = {name: clean_cache[name] for name in (source_hook(self.site, layer) for layer in grid["layer"])}
+        for name, tensor in donor.items():
+            _check_donor(name, tensor, n_batch, n_pos, self.site)
         check_unhooked(counter)
         with evaluating(counter):
-            rerun = rerun_of(counter, corrupted_tokens, position_ids, attention_mask, site)
+            rerun = rerun_of(counter, corrupted_tokens, position_ids, attention_mask, self.site)
             score = of_function(patching_metric, torch.arange(n_pos, device=corrupted_tokens.device))
             values = sweep(rerun, grid, donor, score, counter.cfg.causal)
-        return values.mean(-1).permute(*(ordered.index(axis) for axis in axes)).clone()
-
-    get_act_patch.__doc__ = f"The metric for each patch of {site}, [{', '.join(axes)}]."
-    return get_act_patch
+        return values.mean(-1).permute(*(ordered.index(axis) for axis in self.axes))
 
 
 def _check_donor(name: str, donor: Tensor, n_batch: int, n_pos: int, site: str) -> None:
@@ -80,21 +67,21 @@ def _check_donor(name: str, donor: Tensor, n_batch: int, n_pos: int, site: str) 
 
 LAYER_POS, LAYER_POS_HEAD, LAYER_HEAD = ("layer", "pos"), ("layer", "pos", "head"), ("layer", "head")
 
-get_act_patch_resid_pre = _act_patch("resid_pre", LAYER_POS)
-get_act_patch_resid_mid = _act_patch("resid_mid", LAYER_POS)
-get_act_patch_resid_post = _act_patch("resid_post", LAYER_POS)
-get_act_patch_attn_out = _act_patch("attn_out", LAYER_POS)
-get_act_patch_mlp_out = _act_patch("mlp_out", LAYER_POS)
-get_act_patch_attn_head_out_by_pos = _act_patch("z", LAYER_POS_HEAD)
-get_act_patch_attn_head_q_by_pos = _act_patch("q", LAYER_POS_HEAD)
-get_act_patch_attn_head_k_by_pos = _act_patch("k", LAYER_POS_HEAD)
-get_act_patch_attn_head_v_by_pos = _act_patch("v", LAYER_POS_HEAD)
-get_act_patch_attn_head_pattern_by_pos = _act_patch("pattern", ("layer", "head", "pos"))
-get_act_patch_attn_head_pattern_dest_src_pos = _act_patch("pattern", ("layer", "head", "pos", "src"))
-get_act_patch_attn_head_out_all_pos = _act_patch("z", LAYER_HEAD)
-get_act_patch_attn_head_q_all_pos = _act_patch("q", LAYER_HEAD)
-get_act_patch_attn_head_k_all_pos = _act_patch("k", LAYER_HEAD)
-get_act_patch_attn_head_v_all_pos = _act_patch("v", LAYER_HEAD)
-get_act_patch_attn_head_pattern_all_pos = _act_patch("pattern", LAYER_HEAD)
-get_act_patch_state = _act_patch("state", LAYER_POS)
-get_act_patch_state_step = _act_patch("state_step", LAYER_POS)
+get_act_patch_resid_pre = ActPatch("resid_pre", LAYER_POS)
+get_act_patch_resid_mid = ActPatch("resid_mid", LAYER_POS)
+get_act_patch_resid_post = ActPatch("resid_post", LAYER_POS)
+get_act_patch_attn_out = ActPatch("attn_out", LAYER_POS)
+get_act_patch_mlp_out = ActPatch("mlp_out", LAYER_POS)
+get_act_patch_attn_head_out_by_pos = ActPatch("z", LAYER_POS_HEAD)
+get_act_patch_attn_head_q_by_pos = ActPatch("q", LAYER_POS_HEAD)
+get_act_patch_attn_head_k_by_pos = ActPatch("k", LAYER_POS_HEAD)
+get_act_patch_attn_head_v_by_pos = ActPatch("v", LAYER_POS_HEAD)
+get_act_patch_attn_head_pattern_by_pos = ActPatch("pattern", ("layer", "head", "pos"))
+get_act_patch_attn_head_pattern_dest_src_pos = ActPatch("pattern", ("layer", "head", "pos", "src"))
+get_act_patch_attn_head_out_all_pos = ActPatch("z", LAYER_HEAD)
+get_act_patch_attn_head_q_all_pos = ActPatch("q", LAYER_HEAD)
+get_act_patch_attn_head_k_all_pos = ActPatch("k", LAYER_HEAD)
+get_act_patch_attn_head_v_all_pos = ActPatch("v", LAYER_HEAD)
+get_act_patch_attn_head_pattern_all_pos = ActPatch("pattern", LAYER_HEAD)
+get_act_patch_state = ActPatch("state", LAYER_POS)
+get_act_patch_state_step = ActPatch("state_step", LAYER_POS)
