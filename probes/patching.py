@@ -6,7 +6,7 @@ position and head of a site. The sites and their axes are in `probes.patching_ce
 `probes.patching_metrics`; `probes.tl_patching` has the same under TransformerLens' names and with its arguments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -29,6 +29,7 @@ from probes.result import Result, Verdict
 from probes.rows import evaluating
 from training.batches import Batch
 
+Rerun = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
 TOP = 3  # cells that a verdict names
 
@@ -130,22 +131,44 @@ def activation_patch(
     `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates, such as
     `{"layer": [1]}`. `at` are the positions whose logits the metric gets: all, unless given.
     """
-    if direction not in DIRECTIONS:
-        raise unknown("direction", direction, DIRECTIONS)
     check_pair(clean, corrupted)
     grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, only or {})
+    names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
+    return patch_grid(counter, clean, corrupted, site, metric, direction, grid, at, names)
+
+
+def patch_grid(
+    counter: Counter,
+    clean: Batch,
+    corrupted: Batch,
+    site: str,
+    metric: str | Metric,
+    direction: str,
+    grid: dict[str, tuple[int, ...]],
+    at: Sequence[int] | None,
+    names: Sequence[str],
+    made: Callable[[Rerun, ActivationCache], Mapping[str, Tensor]] | None = None,
+    label: str | None = None,
+) -> PatchGrid:
+    """The metric at every cell of a grid, patched with the donor's activations or with what is `made` of them.
+
+    `names` are the hook points at which the donor is read, `label` is how the result calls the site.
+    """
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
     donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
     check_unhooked(counter)
     with evaluating(counter):
-        donor_logits, cache = _run(counter, donor, [source_hook(site, layer) for layer in grid.get("layer", (None,))])
+        donor_logits, cache = _run(counter, donor, list(names))
         rerun = _rerun(counter, receiver, site)
         both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
         score = scorer(metric, clean, corrupted, both[True], at)
         unpatched = {is_clean: score(logits[None, :, score.reads])[0] for is_clean, logits in both.items()}
-        by_row = sweep(rerun, grid, cache, score, counter.cfg.causal)
+        values = cache if made is None else made(rerun, cache)
+        by_row = sweep(rerun, grid, values, score, counter.cfg.causal)
     n_rows = by_row.shape[-1]
     return PatchGrid(
-        site=site,
+        site=label or site,
         metric=score.name,
         direction=direction,
         axes=grid,
@@ -183,7 +206,7 @@ def patched_logits(
 
 
 def sweep(
-    rerun: TransformerRerun | RecurrentRerun,
+    rerun: Rerun,
     grid: Mapping[str, Sequence[int]],
     donor: Mapping[str, Tensor] | ActivationCache,
     score: Scorer,
@@ -195,7 +218,7 @@ def sweep(
     for layer in grid.get("layer", (None,)):
         for cells in chunks(grid, n_batch, n_pos, causal, score.reads.device):
             found.append(score(rerun.logits(layer, cells, donor, score.reads)))
-    return torch.cat(found).unflatten(0, tuple(len(places) for places in grid.values()))
+    return torch.cat(found).reshape(*(len(places) for places in grid.values()), -1)
 
 
 def check_pair(clean: Batch, corrupted: Batch) -> None:
@@ -222,13 +245,13 @@ def _run(counter: Counter, batch: Batch, names: list[str]) -> tuple[Logits, Acti
     return counter.run_with_cache(batch.token_ids, batch.position_ids, mask, names_filter=names)
 
 
-def _rerun(counter: Counter, batch: Batch, site: str) -> TransformerRerun | RecurrentRerun:
+def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
     return rerun_of(counter, batch.token_ids, batch.position_ids, batch.attention_mask, site)
 
 
 def rerun_of(
     counter: Counter, token_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None, site: str
-) -> TransformerRerun | RecurrentRerun:
+) -> Rerun:
     """What runs a counter again behind a patch of this site."""
     if isinstance(counter, Recurrent):
         return RecurrentRerun(counter, token_ids, position_ids, site)

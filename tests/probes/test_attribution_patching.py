@@ -66,7 +66,7 @@ def test_a_small_patch_is_what_the_estimate_says(family: str, direction: str) ->
     clean, corrupted = pair()
     with torch.no_grad():
         counter.embed.W_E.mul_(1e-4).add_(torch.linspace(-1, 2, 16) ** 2)  # all tokens look nearly the same
-    for site in ("resid_pre", "resid_post", "state" if family != "transformer" else "k"):
+    for site in ("resid_pre", "resid_post", "state" if family != "transformer" else "v"):
         found = attribution_patch(counter, clean, corrupted, site, metric, direction=direction)
         assert np.abs(found.change).max() > 1e-9
         np.testing.assert_allclose(found.estimate, found.change, atol=2e-2 * np.abs(found.change).max())
