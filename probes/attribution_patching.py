@@ -56,6 +56,8 @@ class Attribution(Result):
 
     @property
     def verdict(self) -> Verdict:
+        if np.isnan(self.correlation):
+            return Verdict(f"At {self.truth.site} no patch changes {self.truth.metric}.", "a pair whose runs differ")
         judged = "may stand for" if self.correlation >= CLOSE else "does not stand for"
         return Verdict(
             f"At {self.truth.site} the first-order estimate {judged} true patches: over {self.estimate.size} cells "

@@ -7,8 +7,10 @@ position and head of a site. The sites and their axes are in `probes.patching_ce
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -29,8 +31,10 @@ from probes.result import Result, Verdict
 from probes.rows import evaluating
 from training.batches import Batch
 
-Rerun = TransformerRerun | RecurrentRerun
+Activations: TypeAlias = Mapping[str, Tensor] | ActivationCache  # by hook point
+Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
+NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
 TOP = 3  # cells that a verdict names
 
 
@@ -93,6 +97,11 @@ class PatchGrid(Result):
         if np.isnan(self.effect).any():
             return Verdict(f"There is nothing to patch: {gap}.", "a pair on which the two runs differ")
         does = "brings back" if self.direction == "denoise" else "takes away"
+        if self.effect.max() < NOTICEABLE:
+            return Verdict(
+                f"No single patch of {self.site} {does} even {NOTICEABLE:.0%}; {gap}.",
+                f"a cell whose patch moves {self.metric} by that much of the difference",
+            )
         named = ", ".join(f"{_place(cell)} ({share:.0%})" for cell, share in self.best())
         return Verdict(
             f"One patch of {self.site} {does} most at {named}; {gap}.",
@@ -147,7 +156,7 @@ def patch_grid(
     grid: dict[str, tuple[int, ...]],
     at: Sequence[int] | None,
     names: Sequence[str],
-    made: Callable[[Rerun, ActivationCache], Mapping[str, Tensor]] | None = None,
+    made: Callable[[Rerun, Activations], Mapping[str, Tensor]] | None = None,
     label: str | None = None,
 ) -> PatchGrid:
     """The metric at every cell of a grid, patched with the donor's activations or with what is `made` of them.
@@ -158,8 +167,8 @@ def patch_grid(
         raise unknown("direction", direction, DIRECTIONS)
     donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
     check_unhooked(counter)
-    with evaluating(counter):
-        donor_logits, cache = _run(counter, donor, list(names))
+    with _quiet(counter):
+        donor_logits, cache = _run(counter, donor, site, names)
         rerun = _rerun(counter, receiver, site)
         both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
         score = scorer(metric, clean, corrupted, both[True], at)
@@ -196,8 +205,8 @@ def patched_logits(
     n_pos = receiver.token_ids.shape[1]
     grid = grid_axes(counter, site, n_pos, list(only), only)
     check_unhooked(counter)
-    with evaluating(counter):
-        _, cache = _run(counter, donor, [source_hook(site, layer)])
+    with _quiet(counter):
+        _, cache = _run(counter, donor, site, [source_hook(site, layer)])
         rerun = _rerun(counter, receiver, site)
         reads = torch.tensor(positions(at, n_pos), device=counter.device)
         index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
@@ -208,7 +217,7 @@ def patched_logits(
 def sweep(
     rerun: Rerun,
     grid: Mapping[str, Sequence[int]],
-    donor: Mapping[str, Tensor] | ActivationCache,
+    donor: Activations,
     score: Scorer,
     causal: bool,
 ) -> Float[Tensor, "*axes row"]:
@@ -240,9 +249,17 @@ def check_unhooked(counter: Counter) -> None:
         raise CountLensError(f"there are hooks on this counter, at {', '.join(hooked)}: counter.reset_hooks() first")
 
 
-def _run(counter: Counter, batch: Batch, names: list[str]) -> tuple[Logits, ActivationCache]:
-    mask = None if counter.cfg.causal else batch.attention_mask
-    return counter.run_with_cache(batch.token_ids, batch.position_ids, mask, names_filter=names)
+def _quiet(counter: Counter) -> AbstractContextManager[Any]:
+    """Eval mode and no gradients; telling every module of a counter that is in it already takes longer than a run."""
+    return evaluating(counter) if counter.training else torch.inference_mode()
+
+
+def _run(counter: Counter, batch: Batch, site: str, names: Sequence[str]) -> tuple[Logits, Activations]:
+    """A donor's logits and its activations at these hook points."""
+    if isinstance(counter, Transformer):
+        run = _rerun(counter, batch, site)
+        return run.unpatched, run.cache
+    return counter.run_with_cache(batch.token_ids, batch.position_ids, names_filter=list(names))
 
 
 def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:

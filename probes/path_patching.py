@@ -9,17 +9,16 @@ donor's run, minus what it writes in the receiver's, is added to the input of on
     logits      the end: the sender's direct effect             layer (the last), and pos if it is asked for
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch.nn.functional as F
 from torch import Tensor
-from transformer_lens import ActivationCache
 
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.hooks import hook_name
 from models.transformer import Block, LayerNorm, Transformer
-from probes.patching import PatchGrid, Rerun, check_pair, patch_grid
+from probes.patching import Activations, PatchGrid, Rerun, check_pair, patch_grid
 from probes.patching_cells import grid_axes
 from probes.patching_metrics import Metric
 from probes.result import NotApplicable
@@ -54,7 +53,7 @@ def path_patch(
         axes = ("layer", "head") if receiver in "qkv" else ("layer",)
     grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, {"layer": layers})
 
-    def made(rerun: Rerun, cache: ActivationCache) -> dict[str, Tensor]:
+    def made(rerun: Rerun, cache: Activations) -> dict[str, Tensor]:
         written = _written(counter, sender, cache[sender.hook] - rerun.cache[sender.hook])
         blocks = [(layer, counter.blocks[layer]) for layer in layers]
         return {
@@ -104,9 +103,7 @@ def _written(counter: Transformer, sender: Site, difference: Tensor) -> Tensor:
     return difference.flatten(-2) @ weight.flatten(0, 1)
 
 
-def _read(
-    block: Block, receiver: str, layer: int, kept: Mapping[str, Tensor] | ActivationCache, written: Tensor
-) -> Tensor:
+def _read(block: Block, receiver: str, layer: int, kept: Activations, written: Tensor) -> Tensor:
     """What the receiver makes of its input with the difference in it."""
     if receiver == "logits":
         return kept[hook_name("resid_post", layer)] + written

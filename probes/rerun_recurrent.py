@@ -1,9 +1,9 @@
 """A recurrent counter's forward pass taken up again at the patched layer, for many patches at once.
 
-Cells are extra rows of the batch: the layers below the patched one are not run again. A layer whose mixer is not
-itself patched runs in its fast form, from the first row position on: even for late patches that is far faster than
-stepping through the positions that follow. A patched state has to be stepped through, and is from the first patched
-position on only. Hooks are on the counter while a chunk of cells runs, and off again whatever happens.
+Cells are extra rows of the batch, and layers below the patched one are not run again. Positions are: a layer whose
+mixer is not itself patched runs whole rows in its fast form, which beats stepping through the later positions alone;
+a patched state is stepped through. Hooks are on the counter while a layer of a chunk runs, and off again whatever
+happens.
 """
 
 from collections.abc import Callable, Mapping

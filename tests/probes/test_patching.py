@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models import FAMILIES, CountLensError, TransformerConfig, build_counter, hook_name, to_transformer_lens
 from models.counter import Counter
-from probes import patching_cells, rerun_transformer, tl_patching
+from probes import patching, patching_cells, rerun_transformer, tl_patching
 from probes.patching import PatchGrid, activation_patch, patched_logits
 from probes.patching_cells import patchable
 from training.batches import Batch
@@ -180,10 +180,9 @@ def test_a_grid_is_a_loop_over_cells(family: str, site: str, direction: Any) -> 
     found = activation_patch(counter, clean, corrupted, site, metric, direction=direction)
     assert expected.std() > 1e-4
     np.testing.assert_allclose(found.values, expected, atol=1e-5)
-    assert found.clean == pytest.approx(float(metric(counter(clean.token_ids, clean.position_ids))), abs=1e-5)
-    assert found.corrupted == pytest.approx(
-        float(metric(counter(corrupted.token_ids, corrupted.position_ids))), abs=1e-5
-    )
+    for unpatched, batch in ((found.clean, clean), (found.corrupted, corrupted)):
+        own = metric(counter(batch.token_ids, batch.position_ids))
+        assert unpatched == pytest.approx(own.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("family", ["transformer", *RECURRENT])
@@ -195,7 +194,7 @@ def test_a_patched_embedding_is_another_token(family: str) -> None:
     for pos in range(N_POS):
         token_ids = corrupted.token_ids.clone()
         token_ids[:, pos] = clean.token_ids[:, pos]
-        assert grid.values[pos] == pytest.approx(float(metric(counter(token_ids, corrupted.position_ids))), abs=1e-5)
+        assert grid.values[pos] == pytest.approx(metric(counter(token_ids, corrupted.position_ids)).item(), abs=1e-5)
 
 
 def test_a_carried_state_takes_all_that_follows_with_it() -> None:
@@ -279,7 +278,8 @@ def test_a_whole_clean_stream_restores_everything() -> None:
     assert noised.values == pytest.approx(grid.corrupted, abs=1e-4)
 
 
-def test_a_result_names_its_cells() -> None:
+def test_a_result_names_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patching, "NOTICEABLE", 0.0)
     clean, corrupted = pair()
     grid = activation_patch(lively(), clean, corrupted, "z", only={"pos": [0, -1], "layer": [1]})
     assert grid.axes == {"layer": (1,), "pos": (0, 6), "head": (0, 1, 2, 3)}
@@ -300,6 +300,14 @@ def test_a_pair_without_a_difference_has_nothing_to_restore() -> None:
     grid = activation_patch(lively(), clean, clean, metric="probability")
     assert np.isnan(grid.effect).all()
     assert "nothing to patch" in grid.verdict.sentence
+
+
+def test_a_sweep_without_effect_says_so() -> None:
+    """What the embedding of the last position is matters to nobody before it."""
+    clean, corrupted = pair()
+    grid = activation_patch(lively(), clean, corrupted, "embed", "probability", only={"pos": [-1]}, at=[0])
+    np.testing.assert_allclose(grid.effect, 0, atol=1e-6)
+    assert "No single patch of embed brings back even 10%" in grid.verdict.sentence
 
 
 def test_rows_count_by_their_weight() -> None:
@@ -372,14 +380,17 @@ def test_a_cache_of_other_rows_is_refused() -> None:
 def test_no_hook_is_left_behind_after_an_exception(family: str, site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = lively(family).train()
     clean, corrupted = pair()
-    last = counter.blocks[-1]
 
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("in the middle")
 
-    for failing in (lambda: {"metric": fails}, lambda: monkeypatch.setattr(last, "forward", fails) or {}):
+    # First the metric fails, then the pass itself.
+    inside: Any = (rerun_transformer, "_after_mlp") if family == "transformer" else (counter.blocks[-1], "forward")
+    for broken in ({"metric": fails}, {}):
+        if not broken:
+            monkeypatch.setattr(*inside, fails)
         with pytest.raises(RuntimeError, match="in the middle"):
-            activation_patch(counter, clean, corrupted, site, **({"metric": metric} | failing()))
+            activation_patch(counter, clean, corrupted, site, **({"metric": metric} | broken))
         assert not any(point.fwd_hooks or point.bwd_hooks for point in counter.hook_dict.values())
         assert counter.training
 
