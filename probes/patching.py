@@ -1,0 +1,276 @@
+"""Activation patching: a counter runs on one input with an activation from another, at every place in turn.
+
+*Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
+*noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
+position and head of a site. The sites and their axes are in `probes.patching_cells`, the metrics in
+`probes.patching_metrics`; `probes.tl_patching` has the same under TransformerLens' names and with its arguments.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import ActivationCache
+
+from models.counter import Counter, Logits, listening
+from models.errors import CountLensError, unknown
+from models.recurrent import Recurrent
+from models.transformer import Transformer
+from probes.patching_cells import Cells, chunks, grid_axes, source_hook
+from probes.patching_metrics import Metric, Scorer, positions, scorer
+from probes.rerun_recurrent import RecurrentRerun
+from probes.rerun_transformer import TransformerRerun
+from probes.result import Result, Verdict
+from probes.rows import evaluating
+from training.batches import Batch
+
+Activations: TypeAlias = Mapping[str, Tensor] | ActivationCache  # by hook point
+Rerun: TypeAlias = TransformerRerun | RecurrentRerun
+DIRECTIONS = ("denoise", "noise")
+NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
+TOP = 3  # cells that a verdict names
+
+
+@dataclass(frozen=True)
+class PatchGrid(Result):
+    """The metric for every patch of a site, and without a patch."""
+
+    site: str
+    metric: str
+    direction: str  # denoise or noise
+    axes: dict[str, tuple[int, ...]]  # layer, pos, head, src, those that there are: the coordinates of by_row
+    by_row: Float[np.ndarray, "*axes row"]  # a metric that gives one number for all rows has one row
+    weights: Float[np.ndarray, "row"]  # how many drawn rows each stands for
+    clean_by_row: Float[np.ndarray, "row"]  # of the unpatched runs
+    corrupted_by_row: Float[np.ndarray, "row"]
+
+    @property
+    def values(self) -> Float[np.ndarray, "*axes"]:
+        """The metric, mean over rows."""
+        return self._mean(self.by_row)
+
+    @property
+    def clean(self) -> float:
+        """The clean run's."""
+        return float(self._mean(self.clean_by_row))
+
+    @property
+    def corrupted(self) -> float:
+        """The corrupted run's."""
+        return float(self._mean(self.corrupted_by_row))
+
+    @property
+    def effect(self) -> Float[np.ndarray, "*axes"]:
+        """How much of the way from the patched run's own value to the other's a patch goes: 0 nothing, 1 all of it."""
+        start, end = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+        if np.isclose(start, end, rtol=1e-6, atol=1e-9):
+            return np.full(self.values.shape, np.nan)
+        return (self.values - start) / (end - start)
+
+    @property
+    def stderr(self) -> Float[np.ndarray, "*axes"]:
+        """The standard error of each mean over rows; NaN for one row."""
+        share = self.weights / self.weights.sum()
+        variance = (share * (self.by_row - self.values[..., None]) ** 2).sum(-1)
+        independent = 1 / (share**2).sum()
+        return np.sqrt(variance / (independent - 1)) if independent > 1 + 1e-9 else np.full(variance.shape, np.nan)
+
+    def best(self, count: int = TOP) -> list[tuple[dict[str, int], float]]:
+        """The cells with the largest effect, each with it."""
+        order = np.argsort(-self.effect, axis=None, kind="stable")[:count]
+        places = np.stack(np.unravel_index(order, self.values.shape), -1)
+        return [
+            ({axis: at[i] for i, (axis, at) in zip(place, self.axes.items(), strict=True)}, float(self.effect.flat[n]))
+            for place, n in zip(places, order, strict=True)
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        gap = f"{self.metric} is {self.clean:.3g} clean and {self.corrupted:.3g} corrupted"
+        if np.isnan(self.effect).any():
+            return Verdict(f"There is nothing to patch: {gap}.", "a pair on which the two runs differ")
+        does = "brings back" if self.direction == "denoise" else "takes away"
+        if self.effect.max() < NOTICEABLE:
+            return Verdict(
+                f"No single patch of {self.site} {does} even {NOTICEABLE:.0%}; {gap}.",
+                f"a cell whose patch moves {self.metric} by that much of the difference",
+            )
+        named = ", ".join(f"{_place(cell)} ({share:.0%})" for cell, share in self.best())
+        return Verdict(
+            f"One patch of {self.site} {does} most at {named}; {gap}.",
+            f"another cell whose patch moves {self.metric} further from one run's value to the other's",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns: site, the axes, value, stderr, effect; one cell a line."""
+        cells = pd.DataFrame(product(*self.axes.values()), columns=list(self.axes))
+        cells.insert(0, "site", self.site)
+        return cells.assign(value=self.values.ravel(), stderr=self.stderr.ravel(), effect=self.effect.ravel())
+
+    def _mean(self, by_row: Float[np.ndarray, "*axes row"]) -> Float[np.ndarray, "*axes"]:
+        return np.asarray(by_row @ (self.weights / self.weights.sum()))
+
+
+def _place(cell: Mapping[str, int]) -> str:
+    return " ".join(f"{axis} {index}" for axis, index in cell.items())
+
+
+def activation_patch(
+    counter: Counter,
+    clean: Batch,
+    corrupted: Batch,
+    site: str = "resid_pre",
+    metric: str | Metric = "logit_diff",
+    *,
+    direction: str = "denoise",
+    axes: Sequence[str] | None = None,
+    only: Mapping[str, Sequence[int]] | None = None,
+    at: Sequence[int] | None = None,
+) -> PatchGrid:
+    """The metric for every patch of a site, one layer, position and head at a time.
+
+    Row i of one batch goes with row i of the other; each is run at its own position ids. `axes` are those of the grid:
+    `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates, such as
+    `{"layer": [1]}`. `at` are the positions whose logits the metric gets: all, unless given.
+    """
+    check_pair(clean, corrupted)
+    grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, only or {})
+    names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
+    return patch_grid(counter, clean, corrupted, site, metric, direction, grid, at, names)
+
+
+def patch_grid(
+    counter: Counter,
+    clean: Batch,
+    corrupted: Batch,
+    site: str,
+    metric: str | Metric,
+    direction: str,
+    grid: dict[str, tuple[int, ...]],
+    at: Sequence[int] | None,
+    names: Sequence[str],
+    made: Callable[[Rerun, Activations], Mapping[str, Tensor]] | None = None,
+    label: str | None = None,
+) -> PatchGrid:
+    """The metric at every cell of a grid, patched with the donor's activations or with what is `made` of them.
+
+    `names` are the hook points at which the donor is read, `label` is how the result calls the site.
+    """
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
+    donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
+    check_unhooked(counter)
+    with _quiet(counter):
+        donor_logits, cache = _run(counter, donor, site, names)
+        rerun = _rerun(counter, receiver, site)
+        both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
+        score = scorer(metric, clean, corrupted, both[True], at)
+        unpatched = {is_clean: score(logits[None, :, score.reads])[0] for is_clean, logits in both.items()}
+        values = cache if made is None else made(rerun, cache)
+        by_row = sweep(rerun, grid, values, score, counter.cfg.causal)
+    n_rows = by_row.shape[-1]
+    return PatchGrid(
+        site=label or site,
+        metric=score.name,
+        direction=direction,
+        axes=grid,
+        by_row=by_row.double().cpu().numpy(),
+        weights=clean.weights.double().cpu().numpy() if n_rows == len(clean.weights) else np.ones(n_rows),
+        clean_by_row=unpatched[True].double().cpu().numpy(),
+        corrupted_by_row=unpatched[False].double().cpu().numpy(),
+    )
+
+
+def patched_logits(
+    counter: Counter,
+    donor: Batch,
+    receiver: Batch,
+    site: str,
+    layer: int | None = None,
+    pos: int | None = None,
+    head: int | None = None,
+    at: Sequence[int] | None = None,
+) -> Logits:
+    """The receiver's logits, at the positions `at`, with one activation of the donor's in its place."""
+    check_pair(donor, receiver)
+    chosen = {"layer": layer, "pos": pos, "head": head}
+    only = {axis: [index] for axis, index in chosen.items() if index is not None}
+    n_pos = receiver.token_ids.shape[1]
+    grid = grid_axes(counter, site, n_pos, list(only), only)
+    check_unhooked(counter)
+    with _quiet(counter):
+        _, cache = _run(counter, donor, site, [source_hook(site, layer)])
+        rerun = _rerun(counter, receiver, site)
+        reads = torch.tensor(positions(at, n_pos), device=counter.device)
+        index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
+        cells = Cells(1, index.get("pos"), index.get("head"), None)
+        return rerun.logits(layer, cells, cache, reads)[0]
+
+
+def sweep(
+    rerun: Rerun,
+    grid: Mapping[str, Sequence[int]],
+    donor: Activations,
+    score: Scorer,
+    causal: bool,
+) -> Float[Tensor, "*axes row"]:
+    """The metric of every cell of a grid."""
+    n_batch, n_pos = rerun.unpatched.shape[:2]
+    found = []
+    for layer in grid.get("layer", (None,)):
+        for cells in chunks(grid, n_batch, n_pos, causal, score.reads.device):
+            found.append(score(rerun.logits(layer, cells, donor, score.reads)))
+    return torch.cat(found).reshape(*(len(places) for places in grid.values()), -1)
+
+
+def check_pair(clean: Batch, corrupted: Batch) -> None:
+    """Refuses batches whose rows are not pairs of equally long ones."""
+    one, other = tuple(clean.token_ids.shape), tuple(corrupted.token_ids.shape)
+    if one[1] != other[1]:
+        raise CountLensError(
+            f"clean rows have {one[1]} positions and corrupted ones {other[1]}: patching needs rows of equal length, "
+            "position by position; pad or cut one"
+        )
+    if one != other:
+        raise CountLensError(f"{one[0]} clean rows and {other[0]} corrupted ones: give a partner to each row")
+
+
+def check_unhooked(counter: Counter) -> None:
+    """Refuses a counter that somebody has left hooks on: a sweep would not pass through them all."""
+    hooked = [name for name, point in counter.hook_dict.items() if listening(point)]
+    if hooked:
+        raise CountLensError(f"there are hooks on this counter, at {', '.join(hooked)}: counter.reset_hooks() first")
+
+
+def _quiet(counter: Counter) -> AbstractContextManager[Any]:
+    """Eval mode and no gradients; telling every module of a counter that is in it already takes longer than a run."""
+    return evaluating(counter) if counter.training else torch.inference_mode()
+
+
+def _run(counter: Counter, batch: Batch, site: str, names: Sequence[str]) -> tuple[Logits, Activations]:
+    """A donor's logits and its activations at these hook points."""
+    if isinstance(counter, Transformer):
+        run = _rerun(counter, batch, site)
+        return run.unpatched, run.cache
+    return counter.run_with_cache(batch.token_ids, batch.position_ids, names_filter=list(names))
+
+
+def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
+    return rerun_of(counter, batch.token_ids, batch.position_ids, batch.attention_mask, site)
+
+
+def rerun_of(
+    counter: Counter, token_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None, site: str
+) -> Rerun:
+    """What runs a counter again behind a patch of this site."""
+    if isinstance(counter, Recurrent):
+        return RecurrentRerun(counter, token_ids, position_ids, site)
+    assert isinstance(counter, Transformer)
+    return TransformerRerun(counter, token_ids, position_ids, None if counter.cfg.causal else attention_mask, site)

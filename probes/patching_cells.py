@@ -1,0 +1,127 @@
+"""What one patch replaces: a site, its layer, and of its positions, heads and sources all or one.
+
+axis    of            without it a patch replaces
+layer   every site but embed and pos_embed
+pos     every site                                   all positions at once
+head    q, k, v, rot_q, rot_k, z, pattern            all heads at once
+src     pattern                                      the whole row of weights of a query (`pos`)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from models.hooks import hook_name
+from models.transformer import Transformer
+from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
+
+AXES = ("layer", "pos", "head", "src")  # in the order in which a grid has them
+TOKENS_AT_ONCE = 2048  # positions that are recomputed in one go: what they need fits a processor's cache
+
+
+def patchable(counter: Counter) -> list[str]:
+    """The sites that can be patched in a counter: what `probes.sites` knows, the pattern, and the state of a step.
+
+    Patching `state` changes what is read at its position, patching `state_step` all that comes of it later too.
+    """
+    return kinds_of(counter) + (["pattern"] if isinstance(counter, Transformer) else ["state_step"])
+
+
+def source_hook(site: str, layer: int | None) -> str:
+    """The hook point where a patch finds its values: the trajectory holds the state after each step."""
+    return hook_name("state", layer) if site == "state_step" else Site(site, layer).hook
+
+
+def axes_of(site: str) -> tuple[str, ...]:
+    """Every axis that a site has.
+
+    >>> axes_of("resid_pre"), axes_of("z"), axes_of("embed")
+    (('layer', 'pos'), ('layer', 'pos', 'head'), ('pos',))
+    """
+    if site == "pattern":
+        return AXES
+    layer = () if site in GLOBAL_KINDS else ("layer",)
+    return (*layer, "pos", "head") if site in HEAD_KINDS else (*layer, "pos")
+
+
+def grid_axes(
+    counter: Counter, site: str, n_pos: int, axes: Sequence[str] | None, only: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    """The coordinates that a sweep visits on each axis: all, or the chosen `only`."""
+    if site not in patchable(counter):
+        raise unknown("site", site, patchable(counter))
+    own = axes_of(site)
+    # A pattern's sources are many and mostly not asked for.
+    wanted = tuple(axis for axis in own if axis != "src") if axes is None else tuple(axes)
+    for axis in (*wanted, *only):
+        if axis not in own:
+            raise unknown(f"axis of {site}", axis, own)
+    if "layer" in own and "layer" not in wanted:
+        raise CountLensError(f"a patch of {site} is at one layer: got axes {wanted}, give 'layer' with them")
+    sizes = {"layer": counter.cfg.n_layers, "pos": n_pos, "src": n_pos, "head": getattr(counter.cfg, "n_heads", 0)}
+    return {axis: _coordinates(axis, sizes[axis], only.get(axis)) for axis in AXES if axis in wanted}
+
+
+def _coordinates(axis: str, size: int, chosen: Sequence[int] | None) -> tuple[int, ...]:
+    for coordinate in chosen or ():
+        if not -size <= coordinate < size:
+            raise CountLensError(f"{axis} {coordinate} is outside 0..{size - 1}: choose from these")
+    return tuple(range(size)) if chosen is None else tuple(coordinate % size for coordinate in chosen)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Patches of one layer that run together; an axis that is None is replaced as a whole."""
+
+    count: int
+    pos: Int[Tensor, "cell"] | None
+    head: Int[Tensor, "cell"] | None
+    src: Int[Tensor, "cell"] | None
+
+    def first(self, causal: bool) -> int:
+        """The first position that can change."""
+        return int(self.pos.min()) if causal and self.pos is not None else 0
+
+    def values(self, receiver: Tensor, donor: Tensor) -> Float[Tensor, "cell batch ..."]:
+        """What the patched activations are: at the cell's position, or in the whole row where a cell has none.
+
+        Both are [batch, pos, ...], with heads (and then sources) right after.
+        """
+        cell = torch.arange(self.count, device=receiver.device)
+        if self.pos is not None:
+            old, new = (tensor.transpose(0, 1)[self.pos] for tensor in (receiver, donor))
+        else:
+            old, new = (tensor.expand(self.count, *tensor.shape) for tensor in (receiver, donor))
+        if self.head is None and self.src is None:
+            return new
+        # One head (and source) of the donor among the others of the receiver.
+        old, new = (tensor if self.pos is None else tensor.unsqueeze(2) for tensor in (old.clone(), new))
+        heads = slice(None) if self.head is None else self.head
+        index = (cell, slice(None), slice(None), heads, *(() if self.src is None else (self.src,)))
+        old[index] = new[index]
+        return old if self.pos is None else old.squeeze(2)
+
+
+def chunks(
+    axes: Mapping[str, Sequence[int]], batch: int, n_pos: int, causal: bool, device: torch.device
+) -> Iterator[Cells]:
+    """The cells of one layer, position after position, so many at a time as make TOKENS_AT_ONCE to recompute."""
+    names = [axis for axis in AXES[1:] if axis in axes]
+    if not names:
+        yield Cells(1, None, None, None)
+        return
+    product = torch.cartesian_prod(*(torch.tensor(axes[axis], device=device) for axis in names))
+    every = dict(zip(names, product.reshape(len(product), -1).unbind(1), strict=True))
+    start = 0
+    while start < len(product):
+        first = int(every["pos"][start:].min()) if causal and "pos" in every else 0
+        size = max(1, TOKENS_AT_ONCE // (batch * (n_pos - first)))
+        part = slice(start, min(start + size, len(product)))
+        taken = {axis: index[part] for axis, index in every.items()}
+        yield Cells(part.stop - part.start, taken.get("pos"), taken.get("head"), taken.get("src"))
+        start = part.stop
