@@ -1,9 +1,8 @@
 """A recurrent counter's forward pass taken up again at the patched layer, for many patches at once.
 
 Cells are extra rows of the batch, and layers below the patched one are not run again. Positions are: a layer whose
-mixer is not itself patched runs whole rows in its fast form;
-a patched state is stepped through. Hooks are on the counter while a layer of a chunk runs, and off again whatever
-happens.
+mixer is not itself patched runs whole rows in its fast form; a patched state is stepped through. Hooks are on the
+counter while a layer of a chunk runs, and off again whatever happens.
 """
 
 from collections.abc import Callable, Mapping

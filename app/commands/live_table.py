@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
-from training.flops import run_flops
-from training.units import duration
 
+from training.flops import run_flops
 from training.grid import SweepRun
 from training.manifest import Manifest, RunStatus, status_of
 from training.sweep import Event
+from training.units import duration
 
 SECONDS_BETWEEN_DRAWINGS = 1.0
 
