@@ -44,9 +44,7 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
         )
     figure.update_xaxes(title="change in accuracy (points)", range=[-105, _right_end(effects)], zerolinecolor="#333333")
     figure.update_yaxes(autorange="reversed", automargin=True, ticklabelstandoff=6)
-    figure.update_layout(
-        coloraxis=CHANGE_AXIS | {"showscale": False}, showlegend=False, height=140 + 26 * len(effects), bargap=0.25
-    )
+    figure.update_layout(showlegend=False, height=140 + 26 * len(effects), bargap=0.25)
     worst = min(effects, key=lambda effect: effect.ind.points + effect.ood.points)
     alt = (
         f"Bars of the change in accuracy when {result.first} is edited in the {result.architecture} counter on "

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.colors import sample_colorscale
 
 from app.figures.attention import variation_bars, variation_panels
-from app.figures.bos import ablation_bars, changed_positions, comparison_bars, head_maps
+from app.figures.bos import CHANGE_SCALE, ablation_bars, changed_positions, comparison_bars, head_maps
 from probes.attention_variation import AttentionVariation, LayerVariation, compare_variation
 from probes.bos_ablation import BosAblation, Change, Effect
 from probes.bos_comparison import BosComparison, BosPair
@@ -101,9 +102,8 @@ def test_ablation_bars_leave_out_single_heads_and_centre_their_colours_at_0() ->
         assert list(bars.x) == [getattr(effect, split).points for effect in result.effects[4:]]
         np.testing.assert_allclose(bars.error_x.array, 1)
         np.testing.assert_allclose(bars.error_x.arrayminus, 2)
-        assert list(bars.marker.color) == list(bars.x)
-    axis = figure.layout.coloraxis
-    assert (axis.cmin, axis.cmid, axis.cmax) == (-100, 0, 100)
+        middle_to_end = sample_colorscale(CHANGE_SCALE, [0.5 + points / 200 for points in bars.x])
+        assert list(bars.marker.color) == middle_to_end  # nothing changed is the middle, all lost is the end
     assert figure.data[0].y[0] == "attention to <bos> cut, layer 0"
     assert figure.data[0].y[-1] == "attention to the second token cut (control)"
 
