@@ -18,6 +18,7 @@ import models.rwkv6
 import models.rwkv6_recurrence
 from models import CountLensError, build_counter
 from models.config import RWKV6Config
+from models.hooks import hook_name
 from models.rwkv6 import RWKV6
 from models.rwkv6_recurrence import recurrence
 
@@ -129,7 +130,7 @@ def test_the_rwkv_package_ends_in_the_same_states(oracle: dict[str, torch.Tensor
     _, cache = counter.run_with_cache(token_ids, torch.zeros_like(token_ids))
     for layer, states in enumerate(oracle["states"].unbind(1)):
         assert states.std() > 0.1
-        trajectory = cache[f"blocks.{layer}.mixer.hook_state"]
+        trajectory = cache[hook_name("state", layer=layer)]
         torch.testing.assert_close(trajectory[:, -1, 1], states, atol=1e-3, rtol=1e-4)
         for other in (trajectory[:, -2, 1], trajectory[:, -1, 0]):  # one position early, or what is read there
             assert (other - states).abs().max() > 1
