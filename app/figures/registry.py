@@ -11,6 +11,7 @@ from app.figures.bos import ablation_bars, changed_positions, comparison_bars, h
 from app.figures.dynamics import dynamics_figure
 from app.figures.first_token import first_token_figure, first_token_training_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
+from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from probes.attention_variation import AttentionVariation, VariationComparison
 from probes.behaviour import Behaviour
@@ -20,8 +21,10 @@ from probes.dynamics import Dynamics
 from probes.first_token import FirstToken
 from probes.first_token_training import FirstTokenTraining
 from probes.logit_lens import LogitLens
+from probes.mechanisms import Mechanisms
 from probes.mod_pca import ModPca
 from probes.result import Result
+from probes.transplants import StateIsCount
 
 Figures = dict[str, go.Figure]  # by caption
 
@@ -68,6 +71,11 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
         "Accuracy read at each layer": lens_figure(result),
         "What each part adds to the right answer": attribution_figure(result),
     },
+    Mechanisms: lambda result: {
+        "How often each claim of each algorithm comes out": claims_figure(result),
+        "Where each variable was sought": places_figure(result),
+    },
+    StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
 }
 
