@@ -151,7 +151,7 @@ def _learn(
         )
     finally:
         counter.train(was_training)
-    answers = Swapper(counter, judge, [place], {place: found.basis}).answers(place)
+    answers = Swapper(counter, judge, [place], {place: found.basis @ found.basis.T}).answers(place)
     expected, tells = _targets(judge, task, one, variable, seed, arbitrary)
     return share_interval((answers == expected)[tells])
 
