@@ -13,6 +13,7 @@ from app.figures.first_token import first_token_figure, first_token_training_fig
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
+from app.figures.patching import patching_caption, patching_figure
 from probes.attention_variation import AttentionVariation, VariationComparison
 from probes.behaviour import Behaviour
 from probes.bos_ablation import BosAblation
@@ -23,6 +24,7 @@ from probes.first_token_training import FirstTokenTraining
 from probes.logit_lens import LogitLens
 from probes.mechanisms import Mechanisms
 from probes.mod_pca import ModPca
+from probes.pair_patching import PairPatching
 from probes.result import Result
 from probes.transplants import StateIsCount
 
@@ -70,6 +72,9 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     LogitLens: lambda result: {
         "Accuracy read at each layer": lens_figure(result),
         "What each part adds to the right answer": attribution_figure(result),
+    },
+    PairPatching: lambda result: {
+        patching_caption(result, site): patching_figure(result, site) for site in result.grids
     },
     Mechanisms: lambda result: {
         "How often each claim of each algorithm comes out": claims_figure(result),
