@@ -1,0 +1,13 @@
+"""The one registry of pages, by their path in the URL. The first is the one that opens."""
+
+from app.explorer.page import Page
+
+PAGES: dict[str, Page] = {
+    "behaviour": Page(
+        "Behaviour",
+        "pin",
+        "What the counter answers to a row, token by token, and how often it is right at each position.",
+        "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
+        "behaviour",
+    ),
+}
