@@ -10,4 +10,18 @@ PAGES: dict[str, Page] = {
         "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
         "behaviour",
     ),
+    "pid-pca": Page(
+        "PID PCA",
+        "scatter_plot",
+        "Principal components of equal tokens at one site of the counter, coloured by their position id modulo m.",
+        "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
+        "pid_pca",
+    ),
+    "attention": Page(
+        "Attention",
+        "grid_on",
+        "Where each token of a row looks, head by head, and how far positions move the scores of equal token pairs.",
+        "Selective counting wants attention that ignores position; rope's cannot.",
+        "attention",
+    ),
 }
