@@ -18,6 +18,13 @@ PAGES: dict[str, Page] = {
         "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
         "behaviour",
     ),
+    "first-token": Page(
+        "First token",
+        "first_page",
+        "How well a linear probe reads “I am the first token”, or the row's shift, at each site of the counter.",
+        "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
+        "first_token",
+    ),
     "pid-pca": Page(
         "PID PCA",
         "scatter_plot",
@@ -31,5 +38,12 @@ PAGES: dict[str, Page] = {
         "Where each token of a row looks, head by head, and how far positions move the scores of equal token pairs.",
         "Selective counting wants attention that ignores position; rope's cannot.",
         "attention",
+    ),
+    "bos-ablation": Page(
+        "BOS ablation",
+        "content_cut",
+        "How often the counter is right at each position once chosen heads can no longer read its first token.",
+        "nope and rope need a bos token as an anchor to count from.",
+        "bos_ablation",
     ),
 }

@@ -50,7 +50,7 @@ def variation_panels(result: AttentionVariation, layer: int = 0, title: str = ""
         )
     square = {"type": "category", "showgrid": False, "constrain": "domain", "tickfont": {"size": 9}}
     figure.update_xaxes(**square, tickangle=0, tickmode="linear" if few else "auto")
-    figure.update_yaxes(**square, autorange="reversed", tickmode="linear" if few else "auto")
+    figure.update_yaxes(**square, autorange="reversed", constraintoward="top", tickmode="linear" if few else "auto")
     figure.update_yaxes(scaleanchor="x", row=1, col=1)  # the others match this panel
     figure.update_xaxes(title="target", row=n_rows)
     figure.update_yaxes(title="source", col=1)

@@ -10,14 +10,19 @@ from app.figures.style import SEQUENTIAL, SHARES_SCALE, dress
 from probes.attention_row import AttentionRow
 
 HEADS_A_LINE = 4
-PANEL_PIXELS, ALONE_PIXELS = 250, 460
+PANEL_PIXELS, ALONE_PIXELS = 190, 360
+SATURATES = 0.98  # share of the cells whose colours tell them apart
 
 
 def pattern_figure(row: AttentionRow, head: int | None = None) -> go.Figure:
-    """The share of attention that each query (down) gives each key (across), of one head or of all."""
+    """The share of attention that each query (down) gives each key (across), of one head or of all.
+
+    The darkest colour stands for the largest shares, however large: the first queries have few keys to share among.
+    """
     chosen = row if head is None else row.head(head)
-    scale = {"colorscale": SHARES_SCALE, "cmin": 0, "cmax": float(chosen.pattern.max())}
-    figure = _heat_maps(chosen, np.where(np.isfinite(chosen.scores), chosen.pattern, np.nan), head, "share", scale)
+    values = np.where(np.isfinite(chosen.scores), chosen.pattern, np.nan)
+    scale = {"colorscale": SHARES_SCALE, "cmin": 0, "cmax": float(np.nanquantile(values, SATURATES))}
+    figure = _heat_maps(chosen, values, head, "share", scale)
     return dress(figure, f"{_what(row, head)}, the share of attention to each key. {chosen.verdict.sentence}")
 
 
@@ -39,13 +44,13 @@ def _heat_maps(
     figure = make_subplots(
         n_lines,
         n_columns,
-        subplot_titles=[f"head {row.layer}.{number}" for number in heads],
+        subplot_titles=[f"H{number}" for number in heads],
         shared_xaxes=True,
         shared_yaxes=True,
         horizontal_spacing=0.02,
-        vertical_spacing=0.3 / n_lines**2,
+        vertical_spacing=0.24 / n_lines,
     )
-    names = [f"{token.replace('<', '&lt;')} {place}" for place, token in enumerate(row.tokens, start=1)]
+    names = [f"{place}: {token.replace('<', '&lt;')}" for place, token in enumerate(row.tokens, start=1)]
     for place, table in enumerate(values):
         figure.add_heatmap(
             x=names,
@@ -57,16 +62,17 @@ def _heat_maps(
             row=place // HEADS_A_LINE + 1,
             col=place % HEADS_A_LINE + 1,
         )
-    square = {"type": "category", "showgrid": False, "constrain": "domain", "tickfont": {"size": 10}, "nticks": 8}
-    figure.update_xaxes(**square, tickangle=0)
-    figure.update_yaxes(**square, autorange="reversed")
-    figure.update_yaxes(scaleanchor="x", row=1, col=1)  # the others match this panel
+    alone = len(heads) == 1
+    axis = {"type": "category", "showgrid": False, "tickfont_size": 10, "nticks": 10 if alone else 4}
+    figure.update_xaxes(
+        **axis, tickangle=0, constrain="domain", showticklabels=alone
+    )  # those of queries and keys agree
+    figure.update_yaxes(**axis, autorange="reversed", scaleanchor="x" if alone else None, constrain="domain")
     figure.update_xaxes(title="key", row=n_lines)
     figure.update_yaxes(title="query", col=1)
-    height = 110 + (PANEL_PIXELS * n_lines if len(heads) > 1 else ALONE_PIXELS)
-    return figure.update_layout(
-        coloraxis=scale | {"colorbar": {"title": name, "thickness": 14}}, height=height, showlegend=False
-    )
+    bar = {"title": name, "thickness": 14}
+    height = 90 + (ALONE_PIXELS if alone else PANEL_PIXELS * n_lines)
+    return figure.update_layout(coloraxis=scale | {"colorbar": bar}, height=height)
 
 
 def _what(row: AttentionRow, head: int | None) -> str:
