@@ -64,9 +64,8 @@ def _heat_maps(
         )
     alone = len(heads) == 1
     axis = {"type": "category", "showgrid": False, "tickfont_size": 10, "nticks": 10 if alone else 4}
-    figure.update_xaxes(
-        **axis, tickangle=0, constrain="domain", showticklabels=alone
-    )  # those of queries and keys agree
+    # Where there is no room for the names of keys, those of queries beside them are the same.
+    figure.update_xaxes(**axis, tickangle=0, constrain="domain", showticklabels=alone)
     figure.update_yaxes(**axis, autorange="reversed", scaleanchor="x" if alone else None, constrain="domain")
     figure.update_xaxes(title="key", row=n_lines)
     figure.update_yaxes(title="query", col=1)
