@@ -12,7 +12,7 @@ from app.figures.behaviour import position_figure
 from app.figures.row import row_figure
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.answers import Answers, example_row, predict_tokens
+from probes.answers import example_row, predict_tokens
 from probes.behaviour import Behaviour, behaviour
 from probes.result import task_of_counter
 
@@ -68,14 +68,8 @@ figure = position_figure(found, {subject.name!r}, {subject.architecture!r})""",
     )
 
 
-def draw_row(counter: Counter, tokens: str, shift: int) -> tuple[Answers, go.Figure]:
-    """What is answered, and its picture: plotly takes longer than the counter, so both are kept."""
-    answers = predict_tokens(counter, tokens, shift)
-    return answers, row_figure(answers)
-
-
 def draw_accuracy(counter: Counter, name: str, architecture: str) -> tuple[Behaviour, go.Figure]:
-    """Accuracy at each position, and its picture."""
+    """Accuracy at each position, and its picture: it stays while the row changes, and plotly is slow."""
     found = behaviour(counter, rows=ROWS)
     return found, position_figure(found, name, architecture)
 
@@ -83,10 +77,10 @@ def draw_accuracy(counter: Counter, name: str, architecture: str) -> tuple[Behav
 def _row(subject: Subject, settings: Settings) -> Panel:
     shift = settings.shift if subject.counter.has_positions else 0
     tokens = settings.tokens or compute(subject, example_row, length=settings.length, seed=settings.seed)
-    answers, figure = compute(subject, draw_row, tokens=tokens, shift=shift)
+    answers = compute(subject, predict_tokens, tokens=tokens, shift=shift)
     return Panel(
         "Token by token",
-        figure,
+        row_figure(answers),
         answers.to_frame,
         f"""from app.figures.row import row_figure
 from models.counter import Counter
