@@ -4,6 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
+from plotly.io import from_json
 
 ARCHITECTURE_COLOURS = {
     "nope": "#000000",
@@ -16,6 +17,9 @@ ARCHITECTURE_DASHES = {"rope": "dot"}  # it often lies exactly on nope
 OTHER_COLOUR = "#56B4E9"
 FAINT = "rgba(128, 128, 128, 0.12)"
 INK = "#333333"
+ON_DARK = "#E6E6E6"  # in place of black and INK on a dark page
+RIGHT_COLOUR, WRONG_COLOUR, UNSCORED_COLOUR = "#9ECAE9", "#F4A582", "#DDDDDD"  # of cells with text
+ON_CELL = "#222222"  # of that text, on a light page and on a dark one
 SPLIT_COLOURS = {"ind": "#0072B2", "ood": "#D55E00", "aux": "#999999"}
 SPLIT_BANDS = {"ind": "rgba(0, 114, 178, 0.18)", "ood": "rgba(213, 94, 0, 0.18)", "aux": "rgba(153, 153, 153, 0.18)"}
 SHARES_SCALE = "Blues"  # of heat maps of percentages: white is 0
@@ -41,3 +45,11 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
         margin={"l": 60, "r": 20, "t": 70 if title else 40, "b": 50},
     )
     return figure.update_layout(**layout)
+
+
+def on_dark(figure: go.Figure) -> go.Figure:
+    """The same figure for a dark page: black and dark grey become light, the rest stays as it is."""
+    text = figure.to_json()
+    for colour in (ARCHITECTURE_COLOURS["nope"], INK):
+        text = text.replace(f'"{colour}"', f'"{ON_DARK}"')
+    return from_json(text)

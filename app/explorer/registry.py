@@ -1,0 +1,49 @@
+"""The one registry of pages, by their path in the URL. The first is the one that opens."""
+
+from app.explorer.page import Page
+
+PAGES: dict[str, Page] = {
+    "zoo": Page(
+        "Zoo",
+        "grid_view",
+        "Every counter that there is, by task and architecture, with how often it is right; a click opens one.",
+        "No architecture counts inductively in every form; which positional embedding helps depends on the form.",
+        "zoo",
+        of_counter=False,
+    ),
+    "behaviour": Page(
+        "Behaviour",
+        "pin",
+        "What the counter answers to a row, token by token, and how often it is right at each position.",
+        "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
+        "behaviour",
+    ),
+    "first-token": Page(
+        "First token",
+        "first_page",
+        "How well a linear probe reads “I am the first token”, or the row's shift, at each site of the counter.",
+        "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
+        "first_token",
+    ),
+    "pid-pca": Page(
+        "PID PCA",
+        "scatter_plot",
+        "Principal components of equal tokens at one site of the counter, coloured by their position id modulo m.",
+        "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
+        "pid_pca",
+    ),
+    "attention": Page(
+        "Attention",
+        "grid_on",
+        "Where each token of a row looks, head by head, and how far positions move the scores of equal token pairs.",
+        "Selective counting wants attention that ignores position; rope's cannot.",
+        "attention",
+    ),
+    "bos-ablation": Page(
+        "BOS ablation",
+        "content_cut",
+        "How often the counter is right at each position once chosen heads can no longer read its first token.",
+        "nope and rope need a bos token as an anchor to count from.",
+        "bos_ablation",
+    ),
+}

@@ -1,0 +1,86 @@
+"""Widgets whose value is in the URL, so that a link reproduces the view. Nonsense there is told and passed over.
+
+The names in the URL are the same on every page: counter, versus, step, length, shift, layer, site, head, position.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import streamlit as st
+
+T = TypeVar("T")
+
+LONGEST_SHOWN = 80  # characters of a refused value
+ASKED, REFUSED = "url asked", "url refused"  # keys of the session's state
+
+
+def begin() -> None:
+    """Call first in a run: what a link says, before widgets take it over. Only a session's first run has one."""
+    first = ASKED not in st.session_state
+    st.session_state[ASKED] = st.query_params.to_dict() if first else {}
+    st.session_state.setdefault(REFUSED, {})
+
+
+def select(name: str, label: str, options: Sequence[str], default: str | None = None, **more: Any) -> str:
+    """A choice among names. `default` is the first, unless given."""
+    if st.session_state.get(name, options[0]) not in options:
+        del st.session_state[name]  # an option of another counter
+    index = options.index(default) if default in options else 0
+    value = st.selectbox(label, options, index, key=name, bind="query-params", **more)
+    return _judged(name, str(value), lambda asked: asked)
+
+
+def slider(name: str, label: str, low: int, high: int, default: int, **more: Any) -> int:
+    """A whole number between two others; no widget where there is only one."""
+    if low >= high:
+        return low
+    value = st.slider(label, low, high, default, key=name, bind="query-params", **more)
+    return _judged(name, int(value), int)
+
+
+def in_order(name: str, label: str, options: Sequence[str], default: str, **more: Any) -> str:
+    """A choice among names that have an order, on a slider."""
+    if st.session_state.get(name, default) not in options:
+        del st.session_state[name]
+    value = st.select_slider(label, options, default, key=name, bind="query-params", **more)
+    return _judged(name, str(value), str)
+
+
+def text(name: str, label: str, **more: Any) -> str:
+    """What is typed; empty at first."""
+    return str(st.text_input(label, key=name, bind="query-params", **more) or "")
+
+
+def toggle(name: str, label: str, **more: Any) -> bool:
+    """On or off; off at first."""
+    return bool(st.toggle(label, key=name, bind="query-params", **more))
+
+
+def put(name: str, value: str) -> None:
+    """Gives a widget another value; only in a callback, for those run before widgets are drawn."""
+    st.session_state[name] = value
+
+
+def show_refused() -> None:
+    """A note on what the URL asked for and did not get, until that widget is touched."""
+    refused = [f"{name}={asked}" for name, (asked, _) in st.session_state[REFUSED].items()]
+    if refused:
+        st.info(f"The link asked for {', '.join(refused)}, which is not there: this is the default instead.")
+
+
+def _judged(name: str, value: T, parse: Callable[[str], T]) -> T:
+    """The value; it is noted when the URL asked for another."""
+    refused = st.session_state[REFUSED]
+    if name in refused and refused[name][1] != value:
+        del refused[name]
+    asked = st.session_state[ASKED].get(name)
+    if asked is not None and _parsed(asked, parse) != value:
+        refused[name] = (asked[:LONGEST_SHOWN], value)
+    return value
+
+
+def _parsed(asked: str, parse: Callable[[str], T]) -> T | None:
+    try:
+        return parse(asked)
+    except ValueError:
+        return None

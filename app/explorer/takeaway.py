@@ -1,0 +1,62 @@
+"""What one can take away from a panel: the picture as SVG or PNG, the numbers as CSV, and the code.
+
+The browser that shows the picture also writes it to a file, so that the server needs no browser of its own.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.explorer.cache import Subject
+from app.explorer.page import Panel
+
+_JS = Path(__file__).with_name("charts.js")
+FOLLOW = "follow"  # key of the session's state
+LOAD = """from models import load_counter
+
+counter = load_counter({reference!r})
+"""
+
+
+def snippet(panel: Panel, subject: Subject | None) -> str:
+    """Code that draws the panel in a notebook."""
+    load = "" if subject is None else LOAD.format(reference=subject.reference)
+    return f"{load}{panel.code.strip()}\nfigure.show()\n"
+
+
+def take_away(panel: Panel, subject: Subject | None, key: str, filename: str) -> None:
+    """Buttons under a panel whose container has this key."""
+    with st.container(horizontal=True, gap="small", key=f"{key}-files"):
+        _charts()(key=f"{key}-pictures", data={"chart": key, "filename": filename}, width="content")
+        st.download_button(
+            "CSV",
+            lambda: panel.frame().to_csv(index=False, float_format="%.9g"),
+            f"{filename}.csv",
+            "text/csv",
+            key=f"{key}-csv",
+            on_click="ignore",
+        )
+        with st.popover("Code", key=f"{key}-code"):
+            st.code(snippet(panel, subject), language="python")
+
+
+def describe(alt_texts: dict[str, str]) -> None:
+    """Gives every chart, by its container's key, the sentence that a screen reader says."""
+    _charts()(key="alt-texts", data={"alt": alt_texts, "follow": st.session_state.pop(FOLLOW, None)}, height=1)
+
+
+def follow(key: str) -> None:
+    """Clicks the link in the container of this key when the page has been drawn; for a callback.
+
+    `st.switch_page` would do it, were it not that it drops what widgets have put into the URL.
+    """
+    st.session_state[FOLLOW] = key
+
+
+@cache
+def _charts() -> Any:
+    html = "<div class='buttons'></div>"
+    css = _JS.with_suffix(".css").read_text()
+    return st.components.v2.component("countlens_charts", html=html, css=css, js=_JS.read_text())

@@ -1,0 +1,31 @@
+"""The explorer: `streamlit run app/main.py`, or `countlens explore`. Folders of counters follow after `--`."""
+
+import argparse
+from pathlib import Path
+
+import streamlit as st
+
+from app.explorer import cache
+from app.explorer.catalogue import start_folders
+from app.explorer.registry import PAGES
+from app.explorer.shell import show
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--folder", type=Path, action="append", default=[], help="a folder with counters")
+folders = start_folders(parser.parse_args().folder)
+
+st.set_page_config("CountLens", "🔢", layout="wide")
+pages = {
+    path: st.Page(
+        Path(__file__).parent / "views" / f"{page.module}.py",
+        title=page.title,
+        icon=f":material/{page.icon}:",
+        url_path=path,
+        default=path == next(iter(PAGES)),
+    )
+    for path, page in PAGES.items()
+}
+current = st.navigation(list(pages.values()))
+# Drawn here and not by `current.run()`, so that a widget that two pages share keeps its value between them.
+show(next(PAGES[path] for path, page in pages.items() if page == current), cache.catalogue(folders))
+cache.warm_up()

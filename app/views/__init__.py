@@ -1,0 +1,1 @@
+"""The explorer's pages, one a file. `app/explorer/registry.py` lists them."""
