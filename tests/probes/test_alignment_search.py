@@ -30,9 +30,9 @@ def test_it_does_not_learn_what_is_not_there() -> None:
 
 def test_what_does_not_exist_is_named() -> None:
     counter = handbuilt_counter("first_position", MOD5)
-    with pytest.raises(CountLensError, match="unknown hypothesis 'first'.*first_position"):
+    with pytest.raises(CountLensError, match=r"unknown hypothesis 'first'.*first_position"):
         alignment_search(counter, "first", "first")
-    with pytest.raises(CountLensError, match="unknown variable 'last': .*own, first"):
+    with pytest.raises(CountLensError, match=r"unknown variable 'last': .*own, first"):
         alignment_search(counter, "first_position", "last")
     with pytest.raises(CountLensError, match="unknown place 'z'"):
         alignment_search(counter, "first_position", "first", kind="z")
