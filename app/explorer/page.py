@@ -20,6 +20,7 @@ class Panel:
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
     code: str  # Python that makes `figure` from `counter`
     said: str = ""  # a sentence under the caption, such as the result's verdict
+    half: bool = False  # whether it stands beside another half, where there is one counter and room
 
 
 @dataclass(frozen=True)

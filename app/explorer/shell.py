@@ -1,9 +1,11 @@
 """Draws a page: the sidebar, its sentence and the paper's, its controls, and its panels for one counter or two."""
 
+from collections.abc import Iterator
 from itertools import count
 from types import ModuleType
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.explorer import cache, state
 from app.explorer.cache import Subject
@@ -15,11 +17,17 @@ from models.errors import CountLensError
 
 NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
+# Streamlit leaves a hand's breadth above a page and beside it.
+LESS_MARGIN = """<style>
+[data-testid=stMainBlockContainer] { padding: 2.5rem clamp(1rem, 3vw, 3rem) 2rem }
+[data-testid=stMainBlockContainer] h1 { padding-top: 0 }
+</style>"""
 
 
 def show(page: Page, catalogue: Catalogue) -> None:
     """The page."""
     state.begin()
+    st.html(LESS_MARGIN)
     st.title(page.title, anchor=False)
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
@@ -54,7 +62,7 @@ def _show_counters(view: ModuleType, entries: list[Entry], step: int | None) -> 
             if isinstance(subject, CountLensError):
                 st.error(str(subject), icon=":material/broken_image:")
             elif settings is not None:
-                alt_texts |= _show_panels(view, subject, settings, f"panel-{place}")
+                alt_texts |= _show_panels(view, subject, settings, f"panel-{place}", alone=len(entries) == 1)
     return alt_texts
 
 
@@ -97,10 +105,14 @@ def _opened(entry: Entry, step: int | None) -> Subject | CountLensError:
         return error
 
 
-def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: str) -> dict[str, str]:
-    """The panels of one counter, each as soon as it is there; returns their alt texts by key."""
+def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: str, alone: bool) -> dict[str, str]:
+    """The panels of one counter, each as soon as it is there; returns their alt texts by key.
+
+    Where a counter stands alone, two halves make a row.
+    """
     alt_texts: dict[str, str] = {}
     panels = iter(view.panels(subject, settings))
+    halves: Iterator[DeltaGenerator] = iter(())
     for number in count():
         with st.container():
             try:
@@ -113,8 +125,13 @@ def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: st
                 return alt_texts
             if isinstance(panel, Note):
                 st.info(panel.text)
-            else:
-                filename = "-".join(f"{subject.name} {panel.caption}".lower().replace("/", " ").split())
+                continue
+            place = next(halves, None) if panel.half and alone else st.container()
+            if place is None:
+                halves = iter(st.columns(2, gap="medium"))
+                place = next(halves)
+            filename = "-".join(f"{subject.name} {panel.caption}".lower().replace("/", " ").split())
+            with place:
                 alt_texts |= draw_panel(panel, f"{key}-{number}", filename, subject)
     raise AssertionError("count() does not end")
 

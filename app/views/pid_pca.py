@@ -64,9 +64,15 @@ found = mod_pca(counter, pids={pids!r}, sites=[site])
         code + f"figure = pca_figure(found, site, modulus={settings.modulus}, dimensions={settings.dimensions})",
         f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
         "variance, drift included.",
+        half=True,
     )
     yield Panel(
-        "Score of every modulus", score_figure(found, site), found.to_frame, code + "figure = score_figure(found, site)"
+        "Score of every modulus",
+        score_figure(found, site),
+        found.to_frame,
+        code + "figure = score_figure(found, site)",
+        "Filled where positions that are equal modulo m lie together more than chance would have it.",
+        half=True,
     )
 
 
