@@ -19,7 +19,7 @@ NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
 # Streamlit leaves a hand's breadth above a page and beside it.
 LESS_MARGIN = """<style>
-[data-testid=stMainBlockContainer] { padding: 2.5rem clamp(1rem, 3vw, 3rem) 2rem }
+[data-testid=stMainBlockContainer] { padding: 4rem clamp(1rem, 3vw, 3rem) 2rem }
 [data-testid=stMainBlockContainer] h1 { padding-top: 0 }
 </style>"""
 

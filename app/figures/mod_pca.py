@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import FAINT, INK, SEQUENTIAL, cyclic_colours, dress
+from app.figures.style import FAINT, HALO, INK, SEQUENTIAL, cyclic_colours, dress
 from probes.mod_pca import ModPca, SitePeriods, say_p
 from probes.periods import ALPHA
 from probes.sites import Site
@@ -163,7 +163,7 @@ def _flat_traces(result: ModPca, found: SitePeriods, base: int, size: int = 8, n
                 y=[middle[1] for middle in middles],
                 mode="text",
                 text=[f"<b>{residue}</b>" for residue in range(base)],
-                textfont={"size": 17, "color": INK, "shadow": "0 0 3px white, 0 0 3px white, 0 0 3px white"},
+                textfont={"size": 17, "color": INK, "shadow": HALO},
                 hoverinfo="skip",
             )
         )

@@ -30,6 +30,13 @@ DIVERGING = "PuOr"  # around a middle that means chance
 CYCLE = ("#6B3A6E", "#A03A4A", "#C4692B", "#D3A52B", "#8DB255", "#2F9E8F", "#2F7FB8", "#45519E", "#6B3A6E")
 
 
+def _halo(colour: str) -> str:
+    return ", ".join([f"0 0 3px {colour}"] * 3)
+
+
+HALO, HALO_ON_DARK = _halo("white"), _halo("black")  # around letters that stand on points
+
+
 def cyclic_colours(number: int) -> list[str]:
     """As many colours, in a circle."""
     steps = [[place / (len(CYCLE) - 1), colour] for place, colour in enumerate(CYCLE)]
@@ -52,4 +59,4 @@ def on_dark(figure: go.Figure) -> go.Figure:
     text = figure.to_json()
     for colour in (ARCHITECTURE_COLOURS["nope"], INK):
         text = text.replace(f'"{colour}"', f'"{ON_DARK}"')
-    return from_json(text)
+    return from_json(text.replace(HALO, HALO_ON_DARK))
