@@ -278,6 +278,57 @@ def probe(
     run_probe(name, checkpoint, "json" if json else "csv" if csv else "text", seed)
 
 
+def patch(
+    checkpoint: Positional[str],
+    pair: str | None = None,
+    sites: tuple[str, ...] = (),
+    metric: str | None = None,
+    direction: Literal["denoise", "noise"] | None = None,
+    layer: tuple[int, ...] = (),
+    pos: tuple[int, ...] = (),
+    length: int | None = None,
+    batch: int = 16,
+    seed: int = 0,
+    json: bool = False,
+    csv: bool = False,
+    html: Path | None = None,
+) -> None:
+    """Patch activations between two rows that differ in one thing, and see which patches move the answers.
+
+    A pair of rows is shift (the same row at other positions), start (another start number), swap (one token of
+    another kind) or bos_replaced. What is left out is chosen to fit the counter. Where the pair changes labels,
+    an effect is the share of the clean answers that a patch brings back; where it holds them (shift), the change
+    in how many are right.
+
+    For example:
+      countlens patch mod10/ape-2L
+      countlens patch mod10/ape-2L --pair shift --sites resid_post,head_z --html patching.html
+      countlens patch selective/lstm-1L --sites state_step --metric probability --csv > states.csv
+
+    Args:
+        checkpoint: A counter's name, a run folder, or a .safetensors file.
+        pair: Which pair of rows.
+        sites: Kinds of activations, as resid_pre, mlp_out, z, state_step: by layer and position (and head). With head_
+            before it, as head_z: by layer and head, at all positions at once.
+        metric: logit_diff, probability, accuracy or kl.
+        direction: denoise patches the corrupted run with the clean one's, noise the clean with the corrupted one's.
+        layer: Only these layers.
+        pos: Only these positions.
+        length: Tokens counted in a row (as trained).
+        batch: Pairs of rows.
+        seed: Of everything that is drawn at random.
+        json: Print everything that was found as one JSON object.
+        csv: Print the numbers as a tidy table.
+        html: Write a page that opens offline to this file.
+    """
+    from app.commands.patch import Asked, run_patch
+
+    if json + csv + (html is not None) > 1:
+        raise CountLensError("--json, --csv and --html exclude each other: give one")
+    asked = Asked(pair, sites, metric, direction, layer, pos, length, batch, seed)
+    run_patch(checkpoint, asked, "json" if json else "csv" if csv else "text", html)
+
+
 def report(
     checkpoints: Positional[tuple[str, ...]] = (),
     out: Path = Path("report"),
@@ -313,6 +364,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tasks": tasks,
     "export": export,
     "probe": probe,
+    "patch": patch,
     "report": report,
     "tables": tables,
     "ship": ship,

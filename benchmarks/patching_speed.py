@@ -51,7 +51,6 @@ def pair(n_rows: int) -> tuple[Batch, Batch]:
 def main() -> None:
     torch.set_num_threads(1)
     transformer_lens.patching.tqdm = lambda rows: rows
-    TransformerConfig.device = None  # which TransformerLens' loop asks for
     header = f"{'sweep':>22} {'rows':>4} {'width':>5} {'reads':>5} {'ours ms':>9}"
     print(header + f" {'loop ms':>9} {'loop / ours':>12} {'bridge ms':>10} {'bridge / ours':>14}")
     for n_rows, width in SIZES:

@@ -27,9 +27,15 @@ class CounterConfig:
             if getattr(self, name) < 1:
                 raise CountLensError(f"{name}={getattr(self, name)}: must be at least 1")
 
+    # The names that TransformerLens' tools read from a `cfg`.
     @property
     def n_ctx(self) -> int:
         return self.max_position
+
+    @property
+    def device(self) -> None:
+        """Torch's default: a config says what a counter is, not where; that is `counter.device`."""
+        return None
 
 
 @dataclass(frozen=True)

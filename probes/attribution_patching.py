@@ -41,8 +41,7 @@ class Attribution(Result):
     @property
     def change(self) -> Float[np.ndarray, "*axes"]:
         """What the patches really change."""
-        start = self.truth.corrupted if self.truth.direction == "denoise" else self.truth.clean
-        return self.truth.values - start
+        return self.truth.change
 
     @property
     def correlation(self) -> float:

@@ -43,7 +43,8 @@ def last_start(task: ShiftedStart, counted: int) -> int:
 def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
     """Rows of the task with so many counted tokens each, after bos or a start number."""
     if not isinstance(task, ShiftedStart):
-        return lengthened(task, counted, None).sample("ind", batch, generator).token_ids
+        task = lengthened(task, counted, max(counted + 1, task.ood_length))
+        return task.sample("ind", batch, generator).token_ids
     choices = last_start(task, counted) - task.first_start + 1
     if choices < 1:
         raise NotApplicable(f"no training row of {task.name} counts {counted} tokens: give a smaller length")

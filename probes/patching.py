@@ -69,10 +69,20 @@ class PatchGrid(Result):
     @property
     def effect(self) -> Float[np.ndarray, "*axes"]:
         """How much of the way from the patched run's own value to the other's a patch goes: 0 nothing, 1 all of it."""
-        start, end = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+        start, end = self._way
         if np.isclose(start, end, rtol=1e-6, atol=1e-9):
             return np.full(self.values.shape, np.nan)
-        return (self.values - start) / (end - start)
+        return self.change / (end - start)
+
+    @property
+    def change(self) -> Float[np.ndarray, "*axes"]:
+        """By how much a patch moves the metric from the patched run's own value."""
+        return self.values - self._way[0]
+
+    @property
+    def _way(self) -> tuple[float, float]:
+        """The patched run's own value and the other's."""
+        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
     @property
     def stderr(self) -> Float[np.ndarray, "*axes"]:

@@ -18,6 +18,7 @@ from probes.first_token import first_token_probe
 from probes.first_token_training import first_token_training
 from probes.logit_lens import logit_lens
 from probes.mod_pca import mod_pca
+from probes.pair_patching import pair_patch
 from probes.result import NotApplicable, Result
 
 
@@ -117,6 +118,12 @@ PROBES: dict[str, Probe] = {
         "From which layer on can the answer be read, and which heads and MLPs write it?",
         "The paper has no such analysis.",
         lambda subject, seed: logit_lens(subject.counter, seed=seed),
+    ),
+    "patching": Probe(
+        "Activation patching",
+        "Where is what tells two rows apart: which activation of the one, put into the other, moves the answers?",
+        "The paper has no such analysis.",
+        lambda subject, seed: pair_patch(subject.counter, seed=seed),
     ),
     "dynamics": Probe(
         "Learning dynamics",

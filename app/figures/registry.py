@@ -12,6 +12,7 @@ from app.figures.dynamics import dynamics_figure
 from app.figures.first_token import first_token_figure, first_token_training_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
+from app.figures.patching import patching_caption, patching_figure
 from probes.attention_variation import AttentionVariation, VariationComparison
 from probes.behaviour import Behaviour
 from probes.bos_ablation import BosAblation
@@ -21,6 +22,7 @@ from probes.first_token import FirstToken
 from probes.first_token_training import FirstTokenTraining
 from probes.logit_lens import LogitLens
 from probes.mod_pca import ModPca
+from probes.pair_patching import PairPatching
 from probes.result import Result
 
 Figures = dict[str, go.Figure]  # by caption
@@ -67,6 +69,9 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     LogitLens: lambda result: {
         "Accuracy read at each layer": lens_figure(result),
         "What each part adds to the right answer": attribution_figure(result),
+    },
+    PairPatching: lambda result: {
+        patching_caption(result, site): patching_figure(result, site) for site in result.grids
     },
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
 }

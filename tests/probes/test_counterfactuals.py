@@ -153,9 +153,10 @@ def test_a_pair_that_lies_is_found_out() -> None:
     assert contradictions(mixed) == ["shift", "positions"]
 
 
-def test_rows_can_be_shorter_and_must_leave_room() -> None:
+def test_rows_can_be_shorter_or_longer_and_must_leave_room() -> None:
     task = make_task("mod10", bos=True)
     assert PAIRS["shift"](task, 128, 4, 0, length=6).clean.token_ids.shape == (4, 7)
+    assert PAIRS["shift"](task, 256, 4, 0, length=200).clean.token_ids.shape == (4, 201)
     assert PAIRS["shift"](task, 52, 4, 0).clean.position_ids[:, 0].max() <= 1
     with pytest.raises(NotApplicable, match="51 tokens have one shift at max_position=51: give a smaller length"):
         PAIRS["shift"](task, 51, 4, 0)

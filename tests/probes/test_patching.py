@@ -10,7 +10,7 @@ import torch
 import transformer_lens.patching
 from torch import Tensor
 
-from models import FAMILIES, CountLensError, TransformerConfig, build_counter, hook_name, to_transformer_lens
+from models import FAMILIES, CountLensError, build_counter, hook_name, to_transformer_lens
 from models.counter import Counter
 from probes import patching, patching_cells, rerun_transformer, tl_patching
 from probes.patching import PatchGrid, activation_patch, patched_logits
@@ -62,9 +62,8 @@ def metric(logits: Tensor) -> Tensor:
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of a few cells, so that they begin at several positions; and what TransformerLens' loop asks of a cfg."""
+    """Chunks of a few cells, so that they begin at several positions; and no progress bars."""
     monkeypatch.setattr(patching_cells, "TOKENS_AT_ONCE", 40)
-    monkeypatch.setattr(TransformerConfig, "device", None, raising=False)
     monkeypatch.setattr(transformer_lens.patching, "tqdm", lambda rows: rows)
 
 

@@ -62,10 +62,7 @@ class Renamed:
 
 @pytest.mark.parametrize("position", ["ape", "rope"])
 @pytest.mark.parametrize("component", ["q", "k", "v"])
-def test_paths_into_heads_are_those_of_transformer_lens(
-    position: str, component: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TransformerConfig, "device", None, raising=False)
+def test_paths_into_heads_are_those_of_transformer_lens(position: str, component: Any) -> None:
     counter = lively(position)
     clean, corrupted = pair()
     renamed: Any = Renamed(counter)
