@@ -10,4 +10,11 @@ PAGES: dict[str, Page] = {
         "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
         "behaviour",
     ),
+    "states": Page(
+        "States",
+        "route",
+        "Where the state of a recurrent counter goes from token to token, and what happens when it is exchanged.",
+        "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
+        "states",
+    ),
 }
