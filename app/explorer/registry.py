@@ -17,4 +17,12 @@ PAGES: dict[str, Page] = {
         "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
         "states",
     ),
+    "training": Page(
+        "Training",
+        "trending_up",
+        "How the counter came about, over the snapshots of its training. The step chosen in the sidebar is marked, and "
+        "holds on every page.",
+        "It has no such analysis.",
+        "training",
+    ),
 }

@@ -11,8 +11,11 @@ BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130
 
 
-def dynamics_figure(result: Dynamics) -> go.Figure:
-    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies."""
+def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
+    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies.
+
+    A line stands at the step, if one is given.
+    """
     names = list(result.curves)
     figure = make_subplots(len(names), 1, shared_xaxes=True, vertical_spacing=0.25 / len(names), subplot_titles=names)
     x = np.maximum(result.steps, BEFORE_THE_FIRST)
@@ -37,6 +40,8 @@ def dynamics_figure(result: Dynamics) -> go.Figure:
         half = halves[name]
         if half is not None:
             figure.add_vline(x=half.step, line={"color": colour, "dash": "dash", "width": 1.5}, row=row, col=1)
+        if step is not None:
+            figure.add_vline(x=max(step, BEFORE_THE_FIRST), line={"color": INK, "width": 2}, row=row, col=1)
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
         annotation.update(
             text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 13, "color": INK}

@@ -1,4 +1,4 @@
-"""Rows of words above each other, token by token: what was read, what is right, and answers before and after an edit."""
+"""Rows of words above each other, token by token: what was read, what is right, answers before and after an edit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
