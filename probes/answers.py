@@ -75,10 +75,12 @@ def predict_tokens(counter: Counter, tokens: str | Sequence[str], shift: int = 0
 def example_row(counter: Counter, length: int, seed: int = 0) -> str:
     """A row of the counter's task with `length` counted tokens, written with blanks between them."""
     task, _ = task_of_counter(counter)
-    if not 2 <= length <= task.ood_length:
-        raise CountLensError(f"length={length} is outside 2..{task.ood_length}, the longest row that it is scored on")
-    # An OOD row that is one token longer than training has exactly this length.
-    rows = lengthened(task, length - 1, length).sample("ood", 1, torch.Generator().manual_seed(seed))
+    most = task.ood_lengths[1]
+    if not 2 <= length <= most:
+        raise CountLensError(f"length={length} is outside 2..{most}, the longest row that this counter is scored on")
+    # The task whose OOD rows have exactly this length: some end before ood_length, to leave room for a start.
+    exact = lengthened(task, length - 1, length + task.ood_length - most)
+    rows = exact.sample("ood", 1, torch.Generator().manual_seed(seed))
     return " ".join(task.vocab.decode(rows.token_ids[0].tolist()))
 
 

@@ -5,12 +5,12 @@ pickled, and old entries go. A function runs in a thread of its own that holds t
 on the shared module while it runs; the page that waits for it can be left at any time, and finds it done on return.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import streamlit as st
@@ -26,6 +26,7 @@ MOST_COUNTERS = 24
 MOST_RESULTS = 256
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
 SECONDS_BETWEEN_LOOKS = 0.05  # at a folder or at work that goes on
+SECONDS_OF_FIRST_PAGE = 3.0
 FOLDER_SECONDS = 3.0  # after which folders are looked at again
 
 P = ParamSpec("P")
@@ -125,11 +126,7 @@ def _workers() -> ThreadPoolExecutor:
 
 @st.cache_resource(show_spinner=False)
 def warm_up() -> None:
-    """Imports what the pages need while the first one is being read."""
-    if os.environ.get("COUNTLENS_NO_WARM_UP"):
-        return
-    Thread(target=_import_slow_things, daemon=True, name="warm-up").start()
-
-
-def _import_slow_things() -> None:
-    import probes.registry  # noqa: F401
+    """Imports what the pages need while the first one is being read; a while later, or it would be drawn late."""
+    timer = Timer(SECONDS_OF_FIRST_PAGE, import_module, ["probes.registry"])
+    timer.daemon = True
+    timer.start()

@@ -15,7 +15,7 @@ function label(alt) {
 function save(chart, format, filename) {
   const options = chart._context.toImageButtonOptions;
   Object.assign(options, { format, filename, scale: format === "png" ? 2 : 1 });
-  chart.querySelector('.modebar-btn[data-attr="toImage"], .modebar-btn[data-title^="Download plot"]').click();
+  chart.querySelector('.modebar-btn[data-title^="Download plot"]').click(); // plotly's own button does the work
 }
 
 export default function ({ parentElement, data }) {

@@ -37,7 +37,8 @@ class Page:
     """One entry of the navigation.
 
     `module` has `controls(subject) -> Settings`, which draws the page's own widgets, and `panels(subject, settings)`,
-    which yields its panels one by one. A page without a counter has `show(catalogue)` in their place.
+    which yields its panels one by one. A page that is not of a counter has `show(catalogue)` in their place, which
+    returns alt texts by key.
     """
 
     title: str

@@ -3,6 +3,14 @@
 from app.explorer.page import Page
 
 PAGES: dict[str, Page] = {
+    "zoo": Page(
+        "Zoo",
+        "grid_view",
+        "Every counter that there is, by task and architecture, with how often it is right; a click opens one.",
+        "No architecture counts inductively in every form; which positional embedding helps depends on the form.",
+        "zoo",
+        of_counter=False,
+    ),
     "behaviour": Page(
         "Behaviour",
         "pin",

@@ -8,9 +8,9 @@ import streamlit as st
 from app.explorer import cache, state
 from app.explorer.cache import Subject
 from app.explorer.catalogue import Catalogue, Entry
-from app.explorer.page import Note, Page, Panel, Settings
-from app.explorer.takeaway import describe, take_away
-from app.figures.style import on_dark
+from app.explorer.draw import draw_panel
+from app.explorer.page import Note, Page, Settings
+from app.explorer.takeaway import describe
 from models.errors import CountLensError
 
 NO_OTHER = "none"  # of the comparison counter
@@ -23,19 +23,17 @@ def show(page: Page, catalogue: Catalogue) -> None:
     st.title(page.title, anchor=False)
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
-    if not page.of_counter:
-        page.load().show(catalogue)
-    elif catalogue.default is None:
+    if catalogue.default is None:
         st.info("There are no counters yet: train one with `countlens train`.")
-    else:
-        _show_counters(page, catalogue)
+        return
+    entries, step = _choose(catalogue)
+    describe(_show_counters(page.load(), entries, step) if page.of_counter else page.load().show(catalogue))
     with note:
         state.show_refused()
 
 
-def _show_counters(page: Page, catalogue: Catalogue) -> None:
-    entries, step = _choose(catalogue)
-    view = page.load()
+def _show_counters(view: ModuleType, entries: list[Entry], step: int | None) -> dict[str, str]:
+    """The page's controls and its panels, in a column for each counter; returns alt texts by key."""
     subjects: list[Subject | CountLensError] = [_opened(entry, step) for entry in entries]
     first = next((subject for subject in subjects if isinstance(subject, Subject)), None)
     settings = None
@@ -55,7 +53,7 @@ def _show_counters(page: Page, catalogue: Catalogue) -> None:
                 st.error(str(subject), icon=":material/broken_image:")
             elif settings is not None:
                 alt_texts |= _show_panels(view, subject, settings, f"panel-{place}")
-    describe(alt_texts)
+    return alt_texts
 
 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:
@@ -101,7 +99,7 @@ def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: st
     alt_texts: dict[str, str] = {}
     panels = iter(view.panels(subject, settings))
     for number in count():
-        with st.container(key=f"{key}-{number}"):
+        with st.container():
             try:
                 with st.empty().container():  # for the spinner, which goes when the panel is there
                     panel = next(panels)
@@ -113,17 +111,9 @@ def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: st
             if isinstance(panel, Note):
                 st.info(panel.text)
             else:
-                alt_texts[f"{key}-{number}"] = panel.figure.layout.meta["alt"]
-                _show_panel(panel, subject, f"{key}-{number}")
+                filename = "-".join(f"{subject.name} {panel.caption}".lower().replace("/", " ").split())
+                alt_texts |= draw_panel(panel, f"{key}-{number}", filename, subject)
     raise AssertionError("count() does not end")
-
-
-def _show_panel(panel: Panel, subject: Subject, key: str) -> None:
-    st.markdown(f"**{panel.caption}**" + (f"  \n{panel.said}" if panel.said else ""))
-    dark = st.context.theme.type == "dark"
-    st.plotly_chart(on_dark(panel.figure) if dark else panel.figure, key=f"{key}-chart", config={"displaylogo": False})
-    slug = "-".join(f"{subject.name} {panel.caption}".lower().replace("/", " ").split())
-    take_away(panel, subject, key, slug)
 
 
 def _show_message(error: CountLensError) -> None:

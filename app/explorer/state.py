@@ -11,7 +11,7 @@ import streamlit as st
 T = TypeVar("T")
 
 LONGEST_SHOWN = 80  # characters of a refused value
-ASKED, REFUSED = "url asked", "url refused"  # keys of the session's state
+ASKED, REFUSED, GO_TO = "url asked", "url refused", "go to"  # keys of the session's state
 
 
 def begin() -> None:
@@ -57,6 +57,22 @@ def text(name: str, label: str, **more: Any) -> str:
 def toggle(name: str, label: str, **more: Any) -> bool:
     """On or off; off at first."""
     return bool(st.toggle(label, key=name, bind="query-params", **more))
+
+
+def put(name: str, value: str) -> None:
+    """Gives a widget another value; only in a callback, which runs before widgets are drawn."""
+    st.session_state[name] = value
+
+
+def go_to(path: str) -> None:
+    """Opens another page, once the callback that calls this is over."""
+    st.session_state[GO_TO] = path
+
+
+def destination() -> str | None:
+    """The page that a callback wants to open."""
+    path: str | None = st.session_state.pop(GO_TO, None)
+    return path
 
 
 def show_refused() -> None:

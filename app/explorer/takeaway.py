@@ -19,25 +19,26 @@ counter = load_counter({reference!r})
 """
 
 
-def snippet(panel: Panel, subject: Subject) -> str:
+def snippet(panel: Panel, subject: Subject | None) -> str:
     """Code that draws the panel in a notebook."""
-    return LOAD.format(reference=subject.reference) + panel.code.strip() + "\nfigure.show()\n"
+    load = "" if subject is None else LOAD.format(reference=subject.reference)
+    return f"{load}{panel.code.strip()}\nfigure.show()\n"
 
 
-def take_away(panel: Panel, subject: Subject, key: str, filename: str) -> None:
-    """A menu under a panel whose container has this key."""
-    with st.popover("Take away", icon=":material/download:", key=f"{key}-menu"):
-        with st.container(horizontal=True):
-            _charts()(key=f"{key}-files", data={"chart": key, "filename": filename}, width="content")
-            st.download_button(
-                "CSV",
-                lambda: panel.frame().to_csv(index=False, float_format="%.9g"),
-                f"{filename}.csv",
-                "text/csv",
-                key=f"{key}-csv",
-                on_click="ignore",
-            )
-        st.code(snippet(panel, subject), language="python")
+def take_away(panel: Panel, subject: Subject | None, key: str, filename: str) -> None:
+    """Buttons under a panel whose container has this key."""
+    with st.container(horizontal=True, gap="small", key=f"{key}-files"):
+        _charts()(key=f"{key}-pictures", data={"chart": key, "filename": filename}, width="content")
+        st.download_button(
+            "CSV",
+            lambda: panel.frame().to_csv(index=False, float_format="%.9g"),
+            f"{filename}.csv",
+            "text/csv",
+            key=f"{key}-csv",
+            on_click="ignore",
+        )
+        with st.popover("Code", key=f"{key}-code"):
+            st.code(snippet(panel, subject), language="python")
 
 
 def describe(alt_texts: dict[str, str]) -> None:

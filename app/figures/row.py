@@ -2,11 +2,11 @@
 
 import plotly.graph_objects as go
 
-from app.figures.style import RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
+from app.figures.style import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
 from probes.answers import Answers
 
-ACROSS = 20  # tokens a line
-LINE_HEIGHT = 64  # pixels
+ACROSS = 10  # tokens a line: those of a column are equal modulo 10
+LINE_HEIGHT = 50  # pixels
 
 
 def row_figure(answers: Answers) -> go.Figure:
@@ -21,6 +21,7 @@ def row_figure(answers: Answers) -> go.Figure:
         text=texts,
         customdata=hovers,
         texttemplate="%{text}",
+        textfont_color=ON_CELL,
         hovertemplate="%{customdata}<extra></extra>",
         colorscale=scale,
         zmin=-1,
@@ -44,12 +45,12 @@ def _shade(answers: Answers, at: int) -> int:
 
 
 def _text(answers: Answers, at: int) -> str:
-    token = answers.tokens[at].replace("<", "&lt;")
+    token, said = (text.replace("<", "&lt;") for text in (answers.tokens[at], answers.answers[at]))
     if answers.right[at] is None:
         return f"{token}<br>·"
     if answers.right[at]:
-        return f"{token}<br>{answers.answers[at]} ✓"
-    return f"{token}<br><s>{answers.answers[at]}</s><br>{answers.labels[at]}"
+        return f"{token}<br>{said} ✓"
+    return f"{token}<br>{said}<br>≠ {answers.labels[at]}"
 
 
 def _hover(answers: Answers, at: int) -> str:

@@ -6,9 +6,10 @@ import streamlit as st
 
 from app.explorer import state
 from app.explorer.cache import Subject, compute
-from app.explorer.page import Panel, Panels
+from app.explorer.page import Note, Panel, Panels
 from app.figures.behaviour import position_figure
 from app.figures.row import row_figure
+from models.errors import CountLensError
 from probes.answers import example_row, predict_tokens
 from probes.behaviour import behaviour
 from probes.result import task_of_counter
@@ -28,40 +29,29 @@ def controls(subject: Subject) -> Settings:
     """Widgets for the row and its shift."""
     task, _ = task_of_counter(subject.counter)
     longest = subject.counter.cfg.max_position if subject.counter.has_positions else task.longest_row
-    length = min(task.train_length, task.ood_length)
+    most = min(task.ood_lengths[1], longest - task.prefix)
+    length, seed, shift = min(task.train_length, most), 0, 0
     tokens = state.text("tokens", "Row", placeholder="type tokens with blanks between them, or build a row below")
-    left, middle, right = st.columns(3)
-    seed = 0
+    left, middle, right = st.columns(3, gap="medium")
     if not tokens:
         with left:
-            most = min(task.ood_length, longest - task.prefix)
-            length = state.slider("length", "Length", 2, most, min(task.train_length, most))
-        with middle:
-            if not task.rows_repeat:
-                seed = state.slider("seed", "Row drawn", 0, 99, 0)
-    n_tokens = len(tokens.split()) if tokens else length + task.prefix
-    shift = 0
+            length = state.slider("length", "Length", 2, most, length)
+        if not task.rows_repeat:
+            with right:
+                seed = state.slider("seed", "Which random row", 0, 99, 0)
     if subject.counter.has_positions:
-        with right:
+        n_tokens = len(tokens.split()) if tokens else length + task.prefix
+        with middle:
             shift = state.slider("shift", "Shift of the position ids", 0, longest - n_tokens, 0)
     return Settings(tokens, length, seed, shift)
 
 
 def panels(subject: Subject, settings: Settings) -> Panels:
     """The row, then accuracy at each position."""
-    tokens = settings.tokens or compute(subject, example_row, length=settings.length, seed=settings.seed)
-    answers = compute(subject, predict_tokens, tokens=tokens, shift=settings.shift)
-    yield Panel(
-        "Token by token",
-        row_figure(answers),
-        answers.to_frame,
-        f"""from app.figures.row import row_figure
-from probes.answers import predict_tokens
-
-answers = predict_tokens(counter, {tokens!r}, shift={settings.shift})
-figure = row_figure(answers)""",
-        answers.verdict.sentence,
-    )
+    try:
+        yield _row(subject, settings)
+    except CountLensError as error:  # a row that was typed wrongly says nothing about the rest
+        yield Note(str(error))
     found = compute(subject, behaviour, rows=ROWS)
     yield Panel(
         "Accuracy at each position",
@@ -73,4 +63,22 @@ from probes.behaviour import behaviour
 found = behaviour(counter, rows={ROWS})
 figure = position_figure(found, {subject.name!r}, {subject.architecture!r})""",
         found.verdict.sentence,
+    )
+
+
+def _row(subject: Subject, settings: Settings) -> Panel:
+    shift = settings.shift if subject.counter.has_positions else 0
+    tokens = settings.tokens or compute(subject, example_row, length=settings.length, seed=settings.seed)
+    answers = compute(subject, predict_tokens, tokens=tokens, shift=shift)
+    return Panel(
+        "Token by token",
+        row_figure(answers),
+        answers.to_frame,
+        f"""from app.figures.row import row_figure
+from models.errors import CountLensError
+from probes.answers import predict_tokens
+
+answers = predict_tokens(counter, {tokens!r}, shift={shift})
+figure = row_figure(answers)""",
+        answers.verdict.sentence,
     )

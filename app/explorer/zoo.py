@@ -1,0 +1,133 @@
+"""The counters as a grid of tasks and architectures, each set beside the paper's numbers. Needs no torch."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from app.explorer.catalogue import Entry
+from models.info import CheckpointInfo
+from training.comparison import Accuracy, agreement
+from training.paper import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
+
+ARCHITECTURES = ("nope", "sine", "ape", "rope", "spe", "rnn", "lstm", "s4", "mamba", "rwkv6")
+Standing = Literal["goes on, as in the paper", "ends, as in the paper", "differs from the paper", "not in the paper"]
+
+
+class Experiment(NamedTuple):
+    """A row of the grid."""
+
+    task: str
+    bos: bool
+    layers: int
+    variant: str  # what else the paper sets apart: width, no causal mask, lengths, policy
+
+    @property
+    def label(self) -> str:
+        """The row's name.
+
+        >>> Experiment("mod10", True, 2, "").label
+        'mod10, bos, 2 layers'
+        """
+        layers = f"{self.layers} layer{'s' if self.layers > 1 else ''}"
+        return ", ".join(filter(None, [self.task, "bos" if self.bos else "", layers, self.variant]))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The best counter of an experiment and architecture, and the paper's."""
+
+    experiment: Experiment
+    architecture: str
+    entry: Entry
+    ours: Accuracy
+    paper: Accuracy | None  # its best seed
+    others: int  # counters of the same cell that are not as good
+
+    @property
+    def standing(self) -> Standing:
+        """How it compares: on the same side of success, in and out of distribution, or not."""
+        if self.paper is None:
+            return "not in the paper"
+        sides = [agreement(ours, paper) for ours, paper in zip(self.ours, self.paper, strict=True)]
+        if "differ" in sides:
+            return "differs from the paper"
+        return "goes on, as in the paper" if sides[1] == "both succeed" else "ends, as in the paper"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells in the order of rows, then columns."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        return list(dict.fromkeys(cell.experiment for cell in self.cells))
+
+    @property
+    def architectures(self) -> list[str]:
+        present = {cell.architecture for cell in self.cells}
+        return [name for name in ARCHITECTURES if name in present]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a cell."""
+        lines = [
+            {
+                **cell.experiment._asdict(),
+                "architecture": cell.architecture,
+                "counter": cell.entry.name,
+                "ind": cell.ours.ind,
+                "ood": cell.ours.ood,
+                "paper_ind": cell.paper.ind if cell.paper else None,
+                "paper_ood": cell.paper.ood if cell.paper else None,
+                "standing": cell.standing,
+            }
+            for cell in self.cells
+        ]
+        return pd.DataFrame(lines)
+
+
+def zoo_grid(entries: Iterable[Entry]) -> Grid:
+    """The sound counters that have a task and scores, the best of each cell."""
+    found: defaultdict[tuple[Experiment, str], list[tuple[Accuracy, Entry, PaperNumbers | None]]] = defaultdict(list)
+    for entry in entries:
+        info = entry.info
+        if info is not None and info.task is not None and {"ind", "ood"} <= info.scores.keys():
+            paper = paper_numbers_of(info)
+            ours = Accuracy(info.scores["ind"], info.scores["ood"])
+            found[_experiment(info, paper), _architecture(info)].append((ours, entry, paper))
+    cells = []
+    for (experiment, architecture), counters in found.items():
+        ours, entry, paper = max(counters, key=lambda counter: sum(counter[0]))
+        theirs = None if paper is None or paper.best is None else Accuracy(paper.best.ind, paper.best.ood)
+        cells.append(Cell(experiment, architecture, entry, ours, theirs, len(counters) - 1))
+    return Grid(tuple(sorted(cells, key=_order)))
+
+
+def _order(cell: Cell) -> tuple[int, Experiment, int]:
+    tasks = list(dict.fromkeys(paper.task for paper in paper_cells()))  # the paper's order, own tasks last
+    task = cell.experiment.task
+    place = ARCHITECTURES.index(cell.architecture) if cell.architecture in ARCHITECTURES else len(ARCHITECTURES)
+    return tasks.index(task) if task in tasks else len(tasks), cell.experiment, place
+
+
+def _architecture(info: CheckpointInfo) -> str:
+    return str(info.model.get("position", info.family))
+
+
+def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:
+    task, model = info.task or {}, info.model
+    usual = next((cell for cell in paper_cells() if cell.task == task["name"]), None)
+    lengths = task.get("train_length"), task.get("ood_length")
+    variant = [
+        f"{model.get('d_model')} wide" if paper and paper.best and paper.best.width else "",
+        "" if model.get("causal", True) else "not causal",
+        "" if usual is None or lengths == (usual.train_length, usual.ood_length) else f"{lengths[0]} to {lengths[1]}",
+        "" if info.policy == PAPER_POLICY else f"{info.policy} positions",
+    ]
+    return Experiment(
+        task["name"], task.get("bos", False), model.get("n_layers", 0), ", ".join(part for part in variant if part)
+    )
