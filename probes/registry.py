@@ -9,6 +9,7 @@ from models.checkpoint import load_counter
 from models.counter import Counter
 from models.find import RUNS, SHIPPED, find_checkpoint
 from models.info import CheckpointInfo
+from models.recurrent import Recurrent
 from probes.attention_variation import attention_variation, compare_variation
 from probes.behaviour import behaviour
 from probes.bos_ablation import bos_ablation
@@ -17,9 +18,11 @@ from probes.dynamics import dynamics
 from probes.first_token import first_token_probe
 from probes.first_token_training import first_token_training
 from probes.logit_lens import logit_lens
+from probes.mechanisms import mechanisms
 from probes.mod_pca import mod_pca
 from probes.pair_patching import pair_patch
 from probes.result import NotApplicable, Result
+from probes.transplants import state_is_count
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ def _with_and_without_bos(subjects: Mapping[str, Subject], results: Mapping[str,
     return bos_comparison(pairs)
 
 
+def _mechanism(subject: Subject, seed: int) -> Result:
+    """Which stated algorithm a counter follows: what attention does, or whether the state is the count."""
+    test = state_is_count if isinstance(subject.counter, Recurrent) else mechanisms
+    return test(subject.counter, seed=seed)
+
+
 def _task_name(subject: Subject) -> str:
     return str((subject.info.task or {}).get("name", ""))
 
@@ -124,6 +133,11 @@ PROBES: dict[str, Probe] = {
         "Where is what tells two rows apart: which activation of the one, put into the other, moves the answers?",
         "The paper has no such analysis.",
         lambda subject, seed: pair_patch(subject.counter, seed=seed),
+    "mechanism": Probe(
+        "Mechanism, by intervention",
+        "Which stated algorithm predicts what it answers when one variable of it is swapped between two rows?",
+        "Modular counters subtract the first token's PID from their own, modulo 10; selective ones take (k/n) / (1/n).",
+        _mechanism,
     ),
     "dynamics": Probe(
         "Learning dynamics",

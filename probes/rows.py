@@ -80,6 +80,15 @@ def wilson(
     return centre - half, centre + half
 
 
+def share_interval(right: Bool[Tensor, "judged"]) -> Interval:
+    """The share that is right, with Wilson's interval; where nothing is judged it may be anything."""
+    if len(right) == 0:
+        return Interval(0.0, 0.0, 1.0)
+    hits, total = np.array([float(right.sum())]), np.array([float(len(right))])
+    low, high = wilson(hits, total)
+    return Interval(float(hits[0] / total[0]), float(low[0]), float(high[0]))
+
+
 def bootstrap(
     sums: Float[np.ndarray, "what row"],
     counts: Float[np.ndarray, "row"],

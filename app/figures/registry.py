@@ -11,6 +11,7 @@ from app.figures.bos import ablation_bars, changed_positions, comparison_bars, h
 from app.figures.dynamics import dynamics_figure
 from app.figures.first_token import first_token_figure, first_token_training_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
+from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.patching import patching_caption, patching_figure
 from probes.attention_variation import AttentionVariation, VariationComparison
@@ -21,9 +22,11 @@ from probes.dynamics import Dynamics
 from probes.first_token import FirstToken
 from probes.first_token_training import FirstTokenTraining
 from probes.logit_lens import LogitLens
+from probes.mechanisms import Mechanisms
 from probes.mod_pca import ModPca
 from probes.pair_patching import PairPatching
 from probes.result import Result
+from probes.transplants import StateIsCount
 
 Figures = dict[str, go.Figure]  # by caption
 
@@ -73,6 +76,11 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     PairPatching: lambda result: {
         patching_caption(result, site): patching_figure(result, site) for site in result.grids
     },
+    Mechanisms: lambda result: {
+        "How often each claim of each algorithm comes out": claims_figure(result),
+        "Where each variable was sought": places_figure(result),
+    },
+    StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
 }
 
