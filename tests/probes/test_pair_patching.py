@@ -168,7 +168,8 @@ def test_a_result_is_a_table_and_plain_numbers() -> None:
 
 
 def test_shares_are_left_out_where_labels_hold() -> None:
-    found = pair_patch(handbuilt_counter("first_position", MOD10), sites=["resid_pre"], batch=1)
+    found = pair_patch(lively(MOD10, position="ape"), "shift", ["resid_pre"], "probability", batch=1)
+    assert found.unpatched[0] != pytest.approx(found.unpatched[1])
     assert pd.isna(found.to_frame()[["share", "stderr"]]).all(axis=None)
     assert found.to_dict()["sites"]["resid_pre"]["share"][0][0] is None
 
