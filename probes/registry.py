@@ -133,6 +133,7 @@ PROBES: dict[str, Probe] = {
         "Where is what tells two rows apart: which activation of the one, put into the other, moves the answers?",
         "The paper has no such analysis.",
         lambda subject, seed: pair_patch(subject.counter, seed=seed),
+    ),
     "mechanism": Probe(
         "Mechanism, by intervention",
         "Which stated algorithm predicts what it answers when one variable of it is swapped between two rows?",
