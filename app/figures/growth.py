@@ -91,7 +91,7 @@ def _animated(frames: Sequence[Sequence[go.Scatter]], steps: np.ndarray, step: i
                 "ticklen": 0,
                 "x": 0.12,
                 "len": 0.88,
-                "pad": {"t": 45},
+                "pad": {"t": 60},
             }
         ],
         updatemenus=[
@@ -102,10 +102,8 @@ def _animated(frames: Sequence[Sequence[go.Scatter]], steps: np.ndarray, step: i
                 "xanchor": "left",
                 "y": 0,
                 "yanchor": "top",
-                "pad": {"t": 62},
-                "buttons": [
-                    {"label": "▶", "method": "animate", "args": [None, play]},
-                ],
+                "pad": {"t": 77},
+                "buttons": [{"label": "▶", "method": "animate", "args": [None, play]}],
             }
         ],
     )

@@ -8,6 +8,7 @@ from app.explorer import state
 from app.explorer.cache import Subject, compute
 from app.explorer.catalogue import FileKey
 from app.explorer.page import Panel, Panels
+from app.explorer.registry import PAGES
 from app.figures.dynamics import dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
 from models.counter import Counter
@@ -33,7 +34,7 @@ def controls(subject: Subject) -> Settings:
     """Widgets for what is drawn; the step itself is in the sidebar."""
     left, middle, right = st.columns(3)
     with left:
-        picture = state.select("picture", "Moving picture", PICTURES)
+        picture = state.select("moving", "Moving picture", PICTURES)
     kind, layer = USUAL_SITE, 0
     if picture == "components":
         with middle:
@@ -42,6 +43,11 @@ def controls(subject: Subject) -> Settings:
             if kind not in GLOBAL_KINDS:
                 layer = state.slider("layer", "Layer", 0, subject.counter.cfg.n_layers - 1, 0)
     all_curves = state.toggle("curves", "With the first token's effect", help="Takes half a minute, once")
+    with st.container(horizontal=True):
+        st.markdown("At this step:", width="content")
+        for page in PAGES.values():
+            if page.of_counter and page.module != "training":
+                st.page_link(f"views/{page.module}.py", label=page.title, icon=f":material/{page.icon}:")
     return Settings(picture, Site(kind, None if kind in GLOBAL_KINDS else layer), all_curves)
 
 
