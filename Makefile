@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM ?= false
 .PHONY: demo zoo test test-all lint types install lock clean help
 
 help:
-	@echo "make demo      train a mod-10 counter, and write a report of what is inside it"
+	@echo "make demo      train a mod-10 counter, write a report of what is inside it, and open the explorer"
 	@echo "make test      lint, types and tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
@@ -19,7 +19,10 @@ demo: install
 	rm -rf runs/demo
 	$(BIN)/countlens train --task mod10 --position ape --snapshots 16 --out runs/demo
 	$(BIN)/countlens report runs/demo --out runs/demo/report
-	@echo "now open runs/demo/report/report.html"
+	@echo "the report is runs/demo/report/report.html; now the explorer (make demo EXPLORE=no leaves it out)"
+ifneq ($(EXPLORE),no)
+	$(BIN)/countlens explore
+endif
 
 zoo: install
 	$(BIN)/countlens sweep checkpoints/zoo.toml

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from models.errors import CountLensError
 from training.config import TrainConfig
@@ -356,6 +356,27 @@ def report(
     run_report(checkpoints, out, probes, seed, progress=not quiet)
 
 
+def explore(
+    folder: Annotated[tuple[Path, ...], UseAppendAction] = (), port: int | None = None, browser: bool = True
+) -> None:
+    """Open the explorer in a browser: pick a counter, see how it counts, change something, see what breaks.
+
+    It shows the shipped counters and those in ./runs, and reads nothing outside of these folders.
+
+    For example:
+      countlens explore
+      countlens explore --folder sweeps/wide --folder /shared/runs --port 8600 --no-browser
+
+    Args:
+        folder: A folder with more counters; may be given several times.
+        port: Where to serve (8501, or the next that is free).
+        browser: Open a browser.
+    """
+    from app.commands.explore import run_explorer
+
+    run_explorer(port, folder, browser)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "sweep": sweep,
@@ -366,6 +387,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "probe": probe,
     "patch": patch,
     "report": report,
+    "explore": explore,
     "tables": tables,
     "ship": ship,
 }

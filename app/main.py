@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.explorer import cache, state
+from app.explorer import cache
 from app.explorer.catalogue import start_folders
 from app.explorer.registry import PAGES
 from app.explorer.shell import show
@@ -26,8 +26,6 @@ pages = {
     for path, page in PAGES.items()
 }
 current = st.navigation(list(pages.values()))
-if destination := state.destination():
-    st.switch_page(pages[destination], query_params={"counter": st.session_state["counter"]})
 # Drawn here and not by `current.run()`, so that a widget that two pages share keeps its value between them.
 show(next(PAGES[path] for path, page in pages.items() if page == current), cache.catalogue(folders))
 cache.warm_up()

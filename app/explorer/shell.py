@@ -27,7 +27,9 @@ def show(page: Page, catalogue: Catalogue) -> None:
         st.info("There are no counters yet: train one with `countlens train`.")
         return
     entries, step = _choose(catalogue)
-    describe(_show_counters(page.load(), entries, step) if page.of_counter else page.load().show(catalogue))
+    with st.spinner("Loading what this page needs", show_time=True):
+        view = page.load()
+    describe(_show_counters(view, entries, step) if page.of_counter else view.show(catalogue))
     with note:
         state.show_refused()
 
@@ -59,8 +61,9 @@ def _show_counters(view: ModuleType, entries: list[Entry], step: int | None) -> 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:
     """The counter, the one to compare with, and the snapshot's step where the first has snapshots."""
     names = [entry.name for entry in (*catalogue.sound, *catalogue.broken)]
+    names.sort(key=lambda name: name != catalogue.default)  # the default first: streamlit then takes a value from code
     with st.sidebar:
-        name = state.select("counter", "Counter", names, catalogue.default)
+        name = state.select("counter", "Counter", names)
         other = state.select("versus", "Compare with", [NO_OTHER, *names])
         entries = [catalogue.entries[chosen] for chosen in (name, other) if chosen != NO_OTHER]
         step = BEST

@@ -11,7 +11,7 @@ import streamlit as st
 T = TypeVar("T")
 
 LONGEST_SHOWN = 80  # characters of a refused value
-ASKED, REFUSED, GO_TO = "url asked", "url refused", "go to"  # keys of the session's state
+ASKED, REFUSED = "url asked", "url refused"  # keys of the session's state
 
 
 def begin() -> None:
@@ -34,9 +34,6 @@ def slider(name: str, label: str, low: int, high: int, default: int, **more: Any
     """A whole number between two others; no widget where there is only one."""
     if low >= high:
         return low
-    before = st.session_state.get(name)
-    if before is not None and not low <= before <= high:
-        st.session_state[name] = min(max(before, low), high)
     value = st.slider(label, low, high, default, key=name, bind="query-params", **more)
     return _judged(name, int(value), int)
 
@@ -60,19 +57,8 @@ def toggle(name: str, label: str, **more: Any) -> bool:
 
 
 def put(name: str, value: str) -> None:
-    """Gives a widget another value; only in a callback, which runs before widgets are drawn."""
+    """Gives a widget another value; only in a callback, for those run before widgets are drawn."""
     st.session_state[name] = value
-
-
-def go_to(path: str) -> None:
-    """Opens another page, once the callback that calls this is over."""
-    st.session_state[GO_TO] = path
-
-
-def destination() -> str | None:
-    """The page that a callback wants to open."""
-    path: str | None = st.session_state.pop(GO_TO, None)
-    return path
 
 
 def show_refused() -> None:

@@ -6,6 +6,7 @@ from app.explorer import state
 from app.explorer.catalogue import Catalogue
 from app.explorer.draw import draw_panel
 from app.explorer.page import Panel
+from app.explorer.takeaway import follow
 from app.explorer.zoo import zoo_grid
 from app.figures.zoo import zoo_figure
 from models.errors import CountLensError
@@ -29,7 +30,9 @@ def show(catalogue: Catalogue) -> dict[str, str]:
     grid = zoo_grid(shown.sound)
     panel = Panel("Percent right, IND / OOD: the best counter of each cell", zoo_figure(grid), grid.to_frame, CODE)
     with place:
-        alt_texts = draw_panel(panel, "panel-0-0", "zoo", on_click=open_counter, least_width=900)
+        with st.container(key="open"):
+            st.page_link("views/behaviour.py", label=f"Open {st.session_state['counter']}", icon=":material/pin:")
+        alt_texts = draw_panel(panel, "zoo", "zoo", on_click=open_counter, least_width=900)
     if shown.broken:
         st.markdown(f"**Broken files: {len(shown.broken)}**")
         st.table({"counter": [e.name for e in shown.broken], "why": [e.broken for e in shown.broken]})
@@ -37,6 +40,6 @@ def show(catalogue: Catalogue) -> dict[str, str]:
 
 
 def open_counter(name: str) -> None:
-    """Shows this counter on the page that says what it does."""
+    """Chooses this counter, and follows the link to the page that says what it does."""
     state.put("counter", name)
-    state.go_to("behaviour")
+    follow("open")

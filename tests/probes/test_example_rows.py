@@ -14,7 +14,7 @@ from training.tasks import TASKS, Task, make_task, task_settings
 
 def counter_of(task: Task) -> Counter:
     config = TransformerConfig(
-        d_vocab=task.vocab.size, n_layers=1, d_model=8, n_heads=1, position="ape", max_position=128
+        d_vocab=task.vocab.size, n_layers=1, d_model=8, n_heads=1, position="ape", max_position=160
     )
     counter = build_counter(config, torch.Generator().manual_seed(0))
     counter.info = CheckpointInfo("transformer", {}, task_settings(task), "shifted")
