@@ -18,6 +18,13 @@ PAGES: dict[str, Page] = {
         "Every scheme fits some forms of counting; few go on past the lengths seen in training.",
         "behaviour",
     ),
+    "patching": Page(
+        "Patching",
+        "conversion_path",
+        "What an activation of one row does in another: by layer, position and head, and token by token.",
+        "Modular counters subtract the first token's position from their own, modulo 10; it argues so from pictures.",
+        "patching",
+    ),
     "states": Page(
         "States",
         "route",

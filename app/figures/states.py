@@ -13,6 +13,7 @@ from probes.state_trajectory import Circle, StateTrajectory
 COLOURS = ("position mod m", "count")  # what colours mean
 PATH = "rgba(128, 128, 128, 0.35)"
 OUTSIDE = 0.2  # how far from everything the circle's residues are written
+CAMERA = {"eye": {"x": 1.6, "y": 1.6, "z": 0.9}, "center": {"x": 0, "y": 0, "z": -0.15}}
 GHOST = 0.35  # opacity of what a plane was fitted on
 
 
@@ -29,7 +30,7 @@ def trajectory_figure(result: StateTrajectory, colours: str, modulus: int, dimen
         figure.update_layout(xaxis_title=names[0], yaxis_title=names[1], height=480)
     else:
         axes = {f"{axis}axis": {"title": {"text": name}} for axis, name in zip("xyz", names, strict=True)}
-        figure.update_layout(scene=axes | {"aspectmode": "cube"}, height=560)
+        figure.update_layout(scene=axes | {"aspectmode": "cube", "camera": CAMERA}, height=560)
     by = "count" if colours == "count" else f"position mod {modulus}"
     alt = (
         f"States of layer {result.layer} after each of {len(result.positions)} equal tokens, on {dimensions} principal "

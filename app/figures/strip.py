@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from app.figures.style import INK, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
+from app.figures.style import INK, ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
 
 ACROSS = 20  # tokens a line
 LANE_HEIGHT = 26  # pixels
@@ -21,10 +21,12 @@ class Lane:
     should_be: tuple[str | None, ...] | None = None
 
 
-def strip_figure(lanes: Sequence[Lane], alt: str, columns: range, edited: int | None = None) -> go.Figure:
+def strip_figure(
+    lanes: Sequence[Lane], alt: str, columns: range, edited: int | None = None, first: int = 1
+) -> go.Figure:
     """The lanes at these columns, in lines of 20 tokens; blue is as it should be, orange and struck out is not.
 
-    A frame stands around the column that was edited.
+    A frame stands around the column that was edited. `first` is the number of column 0.
     """
     lines = [columns[start : start + ACROSS] for start in range(0, len(columns), ACROSS)]
     shades: list[list[int | None]] = []
@@ -36,7 +38,7 @@ def strip_figure(lanes: Sequence[Lane], alt: str, columns: range, edited: int | 
             shades.append([BLANK] * ACROSS)
             texts.append([""] * ACROSS)
         for lane in lanes:
-            names.append(lane.name if lane is not lanes[0] else f"{lane.name} {line[0] + 1} to {line[-1] + 1}")
+            names.append(lane.name if lane is not lanes[0] else f"{lane.name} {line[0] + first} to {line[-1] + first}")
             shades.append([_shade(lane, at) for at in line] + [BLANK] * (ACROSS - len(line)))
             texts.append([_text(lane, at) for at in line] + [""] * (ACROSS - len(line)))
     figure = go.Figure(
@@ -44,6 +46,7 @@ def strip_figure(lanes: Sequence[Lane], alt: str, columns: range, edited: int | 
             z=shades,
             text=texts,
             texttemplate="%{text}",
+            textfont={"size": 12, "color": ON_CELL},
             hoverinfo="skip",
             colorscale=[[0.0, WRONG_COLOUR], [0.5, UNSCORED_COLOUR], [1.0, RIGHT_COLOUR]],
             zmin=-1,

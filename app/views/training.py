@@ -1,6 +1,7 @@
 """How a counter came about: scores and pictures over the snapshots that its training kept."""
 
 from dataclasses import dataclass, replace
+from threading import Lock
 
 import streamlit as st
 
@@ -54,7 +55,8 @@ def controls(subject: Subject) -> Settings:
 def panels(subject: Subject, settings: Settings) -> Panels:
     """A picture that moves, then curves with the chosen step marked."""
     files = _files(subject)
-    run = replace(subject, key=files[-1])  # the same whatever step is chosen
+    # The same whatever step is chosen; and it loads counters of its own, so nobody has to wait for this one.
+    run = replace(subject, key=files[-1], lock=Lock())
     step = subject.info.step
     if settings.picture == "accuracy":
         grown = compute(run, accuracy_over_training, files=files)
