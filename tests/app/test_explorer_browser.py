@@ -1,0 +1,87 @@
+"""The explorer in a real browser, offline: pages open, links reproduce views, clicks and downloads work."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from app.explorer.registry import PAGES
+
+DEFAULT = next(iter(PAGES))
+VIEW = "counter=mod10%2Fape-2L%2Fseed2&versus=mod10%2Flstm-1L%2Fseed0"
+
+
+def address(path: str) -> str:
+    """Where a page is: the default one has no path."""
+    return "" if path == DEFAULT else path
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_opens_and_its_url_gives_the_same_view_in_a_fresh_tab(path: str, visit: Callable[..., Any]) -> None:
+    tab = visit().open(f"{address(path)}?{VIEW}")
+    assert tab.page.get_by_role("heading", name=PAGES[path].title, exact=True).is_visible()
+    charts = tab.page.locator(".js-plotly-plot").all()
+    assert charts
+    for chart in charts:
+        assert chart.get_attribute("role") == "img"
+        assert len(chart.get_attribute("aria-label")) > 20
+    again = visit().open(tab.page.url)
+    assert again.page.url == tab.page.url
+    assert again.data() == tab.data()
+    assert tab.said == again.said == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone_at_night(path: str, visit: Callable[..., Any]) -> None:
+    tab = visit("phone").open(address(path))
+    assert tab.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - innerWidth") <= 0
+    assert tab.page.evaluate("getComputedStyle(document.querySelector('.stApp')).colorScheme") == "dark"
+    assert tab.said == []
+
+
+def test_a_changed_widget_changes_the_figure_and_the_url(visit: Callable[..., Any]) -> None:
+    tab = visit().open("behaviour?counter=mod10%2Fspe-2L%2Fseed0")
+    before = tab.data()
+    tab.page.locator(".st-key-length input").press("ArrowRight")
+    after = tab.settle().data()
+    assert (len(before[0][0]["z"]), len(after[0][0]["z"])) == (5, 6)
+    assert before[1] == after[1]
+    assert "length=51" in tab.page.url
+    assert visit().open(tab.page.url).data() == after
+
+
+def test_a_click_on_the_zoo_opens_that_counter(visit: Callable[..., Any]) -> None:
+    tab = visit().open("")
+    tab.page.locator(".js-plotly-plot text", has_text="100 / 98.6").first.hover(force=True)
+    tab.page.mouse.down()
+    tab.page.mouse.up()
+    tab.page.wait_for_url("**/behaviour*")
+    tab.settle()
+    assert tab.page.locator(".st-key-counter input").input_value() == "mod10/ape-2L/seed2"
+    tab.page.get_by_role("link", name="Zoo").click()
+    assert len(tab.settle().data()) == 1  # it stays there: the click was used up
+    assert tab.said == []
+
+
+def test_a_panel_can_be_taken_away(visit: Callable[..., Any]) -> None:
+    tab = visit().open("behaviour?counter=mod10%2Flstm-1L%2Fseed0")
+    buttons = tab.page.locator(".st-key-panel-0-0-files")
+    taken = {}
+    for form in ("SVG", "PNG", "CSV"):
+        with tab.page.expect_download() as download:
+            buttons.get_by_role("button", name=form, exact=True).click()
+        assert download.value.suggested_filename == f"mod10-lstm-1l-seed0-token-by-token.{form.lower()}"
+        taken[form] = Path(download.value.path()).read_bytes()
+    assert taken["SVG"].startswith(b"<svg")
+    assert taken["SVG"].count("✓".encode()) == 50
+    assert taken["PNG"].startswith(b"\x89PNG")
+    table = pd.read_csv(io.BytesIO(taken["CSV"]))
+    assert list(table.position) == list(range(1, 51))
+    assert table.right.all()
+    buttons.get_by_role("button", name="Code").click()
+    code = tab.page.locator("[data-testid=stPopoverBody] code").inner_text()
+    assert "load_counter('mod10/lstm-1L/seed0')" in code
+    assert tab.said == []
