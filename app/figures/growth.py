@@ -22,8 +22,8 @@ def accuracy_growth_figure(result: AccuracyGrowth, step: int | None = None) -> g
     x = np.arange(1, result.percent.shape[1] + 1)
     hover = "position %{x}: %{y:.0f} %<extra></extra>"
     line = {"color": SPLIT_COLOURS["ind"], "width": 2}
-    frames = [[go.Scatter(x=x, y=percent, mode="lines", line=line, hovertemplate=hover)] for percent in result.percent]
-    figure = _animated(frames, result.steps, step)
+    shown = go.Scatter(x=x, mode="lines", line=line, hovertemplate=hover)
+    figure = _animated([shown], [{"y": percent} for percent in result.percent], result.steps, step)
     figure.add_vrect(x0=0.5, x1=result.trained_up_to + 0.5, fillcolor=FAINT, line_width=0, layer="below")
     figure.update_xaxes(title="position in the row", range=[0.5, len(x) + 0.5])
     figure.update_yaxes(title="accuracy (%)", range=[-3, 103])
@@ -37,21 +37,11 @@ def pca_growth_figure(result: PcaGrowth, step: int | None = None) -> go.Figure:
     """The states at every snapshot on the last one's plane, coloured by PID mod m."""
     colours = np.array(cyclic_colours(result.modulus))[result.pids % result.modulus]
     texts = [f"PID {pid} (mod {result.modulus}: {pid % result.modulus})" for pid in result.pids]
-    frames = [
-        [
-            go.Scatter(x=x, y=y, mode="lines", line={"color": PATH, "width": 1}, hoverinfo="skip"),
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="markers",
-                marker={"color": colours, "size": 8},
-                text=texts,
-                hovertemplate="%{text}<extra></extra>",
-            ),
-        ]
-        for x, y in result.coordinates.transpose(0, 2, 1)
-    ]
-    figure = _animated(frames, result.steps, step)
+    path = go.Scatter(mode="lines", line={"color": PATH, "width": 1}, hoverinfo="skip")
+    marker = {"color": colours, "size": 8}
+    points = go.Scatter(mode="markers", marker=marker, text=texts, hovertemplate="%{text}<extra></extra>")
+    moves = [{"x": x, "y": y} for x, y in result.coordinates.transpose(0, 2, 1)]
+    figure = _animated([path, points], moves, result.steps, step)
     for axis, (low, high) in zip(("x", "y"), _ranges(result), strict=True):
         number = "xy".index(axis) + 1
         figure.update_layout({f"{axis}axis": {"title": f"component {number} of the last step", "range": [low, high]}})
@@ -69,13 +59,21 @@ def _ranges(result: PcaGrowth) -> np.ndarray:
     return np.stack([low - margin, high + margin], 1)
 
 
-def _animated(frames: Sequence[Sequence[go.Scatter]], steps: np.ndarray, step: int | None) -> go.Figure:
-    """Frames with their slider; the first picture is that of the latest snapshot that is not after the step."""
+def _animated(
+    traces: Sequence[go.Scatter], moves: Sequence[dict[str, np.ndarray]], steps: np.ndarray, step: int | None
+) -> go.Figure:
+    """The traces with what moves in all of them, a frame a snapshot, and the slider.
+
+    The first picture is that of the latest snapshot that is not after the step.
+    """
     first = len(steps) - 1 if step is None else max(int((steps <= step).sum()) - 1, 0)
     names = [f"{one:,}" for one in steps]
     figure = go.Figure(
-        data=list(frames[first]),
-        frames=[go.Frame(data=list(traces), name=name) for traces, name in zip(frames, names, strict=True)],
+        data=[trace.update(moves[first]) for trace in traces],
+        frames=[
+            go.Frame(data=[{"type": "scatter"} | move] * len(traces), name=name)
+            for move, name in zip(moves, names, strict=True)
+        ],
     )
     play = {"frame": {"duration": FRAME_MS, "redraw": False}, **NOW}
     stop = {"frame": {"duration": 0, "redraw": False}, **NOW}
