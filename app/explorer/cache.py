@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from models.counter import Counter
 
 MOST_COUNTERS = 24
-MOST_RESULTS = 256
+MOST_RESULTS = 128  # a kept figure takes a megabyte
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
-SECONDS_BETWEEN_LOOKS = 0.05  # at a folder or at work that goes on
+SECONDS_BETWEEN_LOOKS = 0.05  # at work that goes on
 SECONDS_OF_FIRST_PAGE = 3.0
 FOLDER_SECONDS = 3.0  # after which folders are looked at again
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from models.errors import CountLensError, unknown
+from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, named_counters
 from models.info import CheckpointInfo, read_info
 
@@ -127,10 +127,3 @@ def _shown(path: Path) -> str:
 def snapshot_reference(entry: Entry, path: Path) -> str:
     """What load_counter takes for a file of this run."""
     return entry.reference if path == entry.path else _shown(path)
-
-
-def chosen(catalogue: Catalogue, name: str) -> Entry:
-    """The entry of this name."""
-    if name not in catalogue.entries:
-        raise unknown("counter", name, catalogue.entries)
-    return catalogue.entries[name]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from app.explorer import state
@@ -9,9 +10,10 @@ from app.explorer.cache import Subject, compute
 from app.explorer.page import Note, Panel, Panels
 from app.figures.behaviour import position_figure
 from app.figures.row import row_figure
+from models.counter import Counter
 from models.errors import CountLensError
 from probes.answers import example_row, predict_tokens
-from probes.behaviour import behaviour
+from probes.behaviour import Behaviour, behaviour
 from probes.result import task_of_counter
 
 ROWS = 128  # of each split, for the accuracy at each position
@@ -52,10 +54,10 @@ def panels(subject: Subject, settings: Settings) -> Panels:
         yield _row(subject, settings)
     except CountLensError as error:  # a row that was typed wrongly says nothing about the rest
         yield Note(str(error))
-    found = compute(subject, behaviour, rows=ROWS)
+    found, figure = compute(subject, draw_accuracy, name=subject.name, architecture=subject.architecture)
     yield Panel(
         "Accuracy at each position",
-        position_figure(found, subject.name, subject.architecture),
+        figure,
         found.to_frame,
         f"""from app.figures.behaviour import position_figure
 from probes.behaviour import behaviour
@@ -64,6 +66,12 @@ found = behaviour(counter, rows={ROWS})
 figure = position_figure(found, {subject.name!r}, {subject.architecture!r})""",
         found.verdict.sentence,
     )
+
+
+def draw_accuracy(counter: Counter, name: str, architecture: str) -> tuple[Behaviour, go.Figure]:
+    """Accuracy at each position, and its picture: it stays while the row changes, and plotly is slow."""
+    found = behaviour(counter, rows=ROWS)
+    return found, position_figure(found, name, architecture)
 
 
 def _row(subject: Subject, settings: Settings) -> Panel:
@@ -75,6 +83,7 @@ def _row(subject: Subject, settings: Settings) -> Panel:
         row_figure(answers),
         answers.to_frame,
         f"""from app.figures.row import row_figure
+from models.counter import Counter
 from models.errors import CountLensError
 from probes.answers import predict_tokens
 
