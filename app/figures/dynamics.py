@@ -50,7 +50,7 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
     figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
         annotation.update(
-            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 13, "color": INK}
+            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 12, "color": INK}
         )
     ticks = _ticks(int(result.steps[-1]))
     figure.update_xaxes(
@@ -72,7 +72,7 @@ def _heading(result: Dynamics, name: str, half: HalfRise | None) -> str:
         return f"<b>{name}</b>: no rise"
     order = result.order(name) if REFERENCE in result.curves and name != REFERENCE else None
     beside = "" if order is None else f", {order} {REFERENCE}"
-    return f"<b>{name}</b>: halfway at step {half.step:,.0f} ({half.low:,} to {half.high:,}){beside}"
+    return f"<b>{name}</b>: halfway at {half.step:,.0f}{beside}"
 
 
 def _ticks(last: int) -> list[int]:

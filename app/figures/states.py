@@ -69,7 +69,7 @@ def circle_figure(result: StateTrajectory) -> go.Figure:
     )
     reach = outside + OUTSIDE
     figure.update_xaxes(
-        range=[-reach, reach], zeroline=False, constrain="domain", title=f"position mod {circle.modulus}"
+        range=[-reach, reach], zeroline=False, constrain="domain", title=f"numbers: position mod {circle.modulus}"
     )
     figure.update_yaxes(range=[-reach, reach], zeroline=False, scaleanchor="x", constrain="domain")
     alt = f"States on the plane in which they go round best, radius 1 being the first half's. {result.verdict.sentence}"

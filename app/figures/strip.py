@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from app.figures.style import INK, ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
+from app.figures.style import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
 
 ACROSS = 20  # tokens a line
 LANE_HEIGHT = 26  # pixels
+FRAME_COLOUR = "#0072B2"  # seen beside light cells and on a dark page
 BLANK = None  # a lane between two lines
 
 
@@ -59,7 +60,7 @@ def strip_figure(
     if edited is not None and edited in columns:
         in_line, column = divmod(columns.index(edited), ACROSS)
         top = in_line * (len(lanes) + 1) - 0.5
-        outline = {"color": INK, "width": 2}
+        outline = {"color": FRAME_COLOUR, "width": 3}
         figure.add_shape(x0=column - 0.5, x1=column + 0.5, y0=top, y1=top + len(lanes), line=outline)
     across = min(ACROSS, len(columns))
     figure.update_xaxes(visible=False, range=[-0.55, across - 0.45])
