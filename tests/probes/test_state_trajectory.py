@@ -55,6 +55,14 @@ def test_a_circle_that_fades_is_none() -> None:
     assert circle.radius < 0.3
 
 
+def test_a_circle_on_which_the_state_later_turns_by_another_angle_is_none() -> None:
+    turn = np.where(POSITIONS <= 50, 36, 31).cumsum() * np.pi / 180
+    circle = find_circle(np.stack([np.cos(turn), np.sin(turn)], 1), POSITIONS, 10)
+    assert circle is not None
+    assert circle.radius == pytest.approx(1, abs=0.2)
+    assert not circle.holds
+
+
 def test_a_circle_of_another_modulus_is_none() -> None:
     circle = find_circle(planted(1, 10), POSITIONS, 9)
     assert circle is not None
