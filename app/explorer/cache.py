@@ -5,6 +5,7 @@ pickled, and old entries go. A function runs in a thread of its own that holds t
 on the shared module while it runs; the page that waits for it can be left at any time, and finds it done on return.
 """
 
+import gc
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -71,11 +72,8 @@ def open_subject(entry: Entry, step: int | None = None) -> Subject:
 
 @st.cache_resource(show_spinner=False, max_entries=MOST_COUNTERS)
 def _subject(key: FileKey, name: str, reference: str) -> Subject:
-    import torch
-
     from models.checkpoint import load_counter
 
-    torch.set_num_threads(1)
     return Subject(name, key.path, load_counter(key.path), reference, key, Lock())
 
 
@@ -120,12 +118,21 @@ def _await(future: Future[Any]) -> None:
 
 @st.cache_resource(show_spinner=False)
 def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(WORKERS, thread_name_prefix="explorer")
+    import torch
+
+    return ThreadPoolExecutor(WORKERS, "explorer", initializer=torch.set_num_threads, initargs=(1,))
 
 
 @st.cache_resource(show_spinner=False)
 def warm_up() -> None:
     """Imports what the pages need while the first one is being read; a while later, or it would be drawn late."""
-    timer = Timer(SECONDS_OF_FIRST_PAGE, import_module, ["probes.registry"])
+    timer = Timer(SECONDS_OF_FIRST_PAGE, _import_slow_things)
     timer.daemon = True
     timer.start()
+
+
+def _import_slow_things() -> None:
+    import_module("probes.registry")
+    # Streamlit collects garbage after every run, and would look through all of torch each time: a third of a second.
+    gc.collect()
+    gc.freeze()
