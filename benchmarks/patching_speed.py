@@ -10,6 +10,9 @@ without its progress bar, and once through TransformerLens' own bridge.
 What can be gained depends on what the metric reads. Read at every position, a sweep of 2 layers has to compute
 (9 + 12 + 9) / 2 of the loop's 4 * 12 units (a layer's matrices are 3 for q, k, v, 1 for the output and 8 for the MLP;
 half of the positions on average), and where matrix products are all that counts no more than 3.2 times can be won.
+A sweep over 4 heads of 2 layers at all positions has but 8 patches: the loop's 9 passes, with the donor's, are 216
+units, two unpatched runs and what lies behind each patch 2 * 24 + 4 * (9 + 12) + 4 * 9 = 168. That is 1.3 times in
+matrix products, and less than 4.5 times where a pass costs the same whatever is in it.
 """
 
 from collections.abc import Callable

@@ -72,6 +72,7 @@ def alignment_search(
     layer: int = 0,
     rank: int = RANK,
     epochs: int = EPOCHS,
+    pairs: int = PAIRS,
     seed: int = 0,
 ) -> AlignmentSearch:
     """Learns in which directions of a place the variable of a hypothesis is, and scores them on other pairs."""
@@ -88,7 +89,7 @@ def alignment_search(
     place = Place((kind,), layer, within=(hypothesis, variable))
     learn, judge = (
         draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
-        for number, extra in ((PAIRS, 1_000_003), (HELD_OUT, 2_000_003))
+        for number, extra in ((pairs, 1_000_003), (HELD_OUT, 2_000_003))
     )
     untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
     assert isinstance(untrained, Transformer)
@@ -151,7 +152,7 @@ def _learn(
         )
     finally:
         counter.train(was_training)
-    answers = Swapper(counter, judge, [place], {place: found.basis}).answers(place)
+    answers = Swapper(counter, judge, [place], {place: found.basis @ found.basis.T}).answers(place)
     expected, tells = _targets(judge, task, one, variable, seed, arbitrary)
     return share_interval((answers == expected)[tells])
 

@@ -247,8 +247,8 @@ def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequ
     """Predictions of the untouched and of each edited counter, compared row by row."""
     labels = batch.label_ids.cpu().numpy()
     scored = task.scored(split, batch.label_ids).cpu().numpy()
-    clean = _predictions(counter, batch, ())
-    edited = np.stack([_predictions(counter, batch, edit.hooks) for edit in edits])
+    clean = predictions(counter, batch, ())
+    edited = np.stack([predictions(counter, batch, edit.hooks) for edit in edits])
     weights = batch.weights.cpu().numpy().astype(int)
     labelled: Bool[np.ndarray, "row pos"] = (labels != NOT_SCORED) & batch.attention_mask.cpu().numpy()
     rows_at = (labelled * weights[:, None]).sum(0)
@@ -265,7 +265,8 @@ def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequ
     )
 
 
-def _predictions(counter: Counter, batch: Batch, hooks: Sequence[tuple[str, object]]) -> Int[np.ndarray, "row pos"]:
+def predictions(counter: Counter, batch: Batch, hooks: Sequence[tuple[str, object]]) -> Int[np.ndarray, "row pos"]:
+    """The most likely token at every position, with these hooks on."""
     with counter.hooks(fwd_hooks=list(hooks)):
         return torch.cat([predict(counter, part) for part in parts(counter, batch)]).cpu().numpy()
 

@@ -62,6 +62,10 @@ class Variable:
     # Where to swap it: at the `token` itself, at the `first` token, or in the `context`, which is every token.
     where: tuple[str, ...] = ("token",)
     is_outcome: bool = False  # it is what the token answers, so that only attention's output may hold it
+    # Whether only activations that are swapped whole may hold it. Where own and first are both, own and their mean are
+    # too, along other directions; only what brings the one without the other tells which it is.
+    whole: bool = False
+    smooth: bool = False  # a magnitude, that activations follow along a curve rather than value by value
     ignored: bool = False  # the algorithm says that a swap changes nothing, wherever it is made
 
 
@@ -94,7 +98,13 @@ MODULAR: dict[str, Hypothesis] = {
         "the first token's PID is subtracted from the token's own, modulo m (the paper's equation)",
         (
             OWN,
-            Variable("first", "PID of the row's first token", lambda query: query.first, ("token", "first", "context")),
+            Variable(
+                "first",
+                "PID of the row's first token",
+                lambda query: query.first,
+                ("token", "first", "context"),
+                whole=True,
+            ),
         ),
         lambda values: values["own"] - values["first"],
     ),
@@ -108,6 +118,7 @@ MODULAR: dict[str, Hypothesis] = {
                 "mean PID of the tokens so far",
                 lambda query: query.first + query.distance / 2,
                 ("token", "context"),
+                whole=True,
             ),
         ),
         lambda values: 2 * (values["own"] - values["mean"]),
@@ -133,7 +144,7 @@ SELECTIVE: dict[str, Hypothesis] = {
         "(k/n) / (1/n) - 1",
         "attention brings 1/n and k/n, for n tokens so far of which k are of this kind, and their ratio is taken",
         (
-            Variable("inverse", "1 / tokens so far", lambda query: 1 / (query.distance + 1)),
+            Variable("inverse", "1 / tokens so far", lambda query: 1 / (query.distance + 1), smooth=True),
             Variable("share", "share of tokens of this kind", lambda query: (query.count + 1) / (query.distance + 1)),
         ),
         lambda values: values["share"] / values["inverse"] - 1,
@@ -143,7 +154,7 @@ SELECTIVE: dict[str, Hypothesis] = {
         "attention brings the count itself, such as 1 / k on an anchor, whatever the number of tokens is",
         (
             Variable("count", "earlier tokens of this kind", lambda query: query.count, is_outcome=True),
-            Variable("inverse", "1 / tokens so far", lambda query: 1 / (query.distance + 1), ignored=True),
+            Variable("inverse", "1 / tokens so far", lambda query: 1 / (query.distance + 1), smooth=True, ignored=True),
         ),
         lambda values: values["count"],
     ),

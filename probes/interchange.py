@@ -2,10 +2,11 @@
 
 A *place* is some activations of a layer, at the token that answers, at the row's first token, or at every token of the
 row (*context*: what the token attends to). They are swapped whole, or within the directions along which they follow
-one variable when the others of the algorithm are held: the effects of an additive fit to both.
+one variable when the others of the algorithm are held: the effects of an additive fit to all of them. A displacement
+is split between the variables' directions, which need not be at right angles, and only one's share is made.
 
-The subspace swap and its placebo are TransformerLens' (`transformer_lens.tools.analysis.interchange`, after Geiger et
-al. 2021), as is distributed alignment search, which learns the directions instead (`probes.alignment_search`).
+Geiger et al. (2021) have the idea; TransformerLens' distributed alignment search learns the directions instead
+(`probes.alignment_search`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from transformer_lens.tools.analysis.interchange import NormMatchedPlacebo, SubspaceInterchange, random_basis
+from transformer_lens.tools.analysis.interchange import random_basis
 
 from models.hooks import hook_name
 from models.transformer import Transformer
@@ -30,6 +31,7 @@ from training.tasks.modular import Modular
 from training.tasks.selective import Selective
 
 Basis = Float[Tensor, "d rank"]
+Projector = Float[Tensor, "d d"]  # takes a displacement to what of it belongs to one variable
 Move = Callable[[Tensor, Tensor], Tensor]  # base and source activations to new base activations
 
 TOKEN_KINDS = ("resid_pre", "q", "attn_out", "z", "resid_mid", "mlp_out", "resid_post")
@@ -40,8 +42,7 @@ ROUNDS = 3  # of a modular counter's base that rows count
 CANDIDATES = 64  # pairs of tokens of which one is taken
 EXPLAINED = 0.999  # of a variable's effects, within its directions
 MAX_RANK = 9  # of those directions: what ten values of a variable span
-BINS = 32  # of a variable with more values than MOST_VALUES
-MOST_VALUES = 300
+DEGREE = 3  # of the curve along which activations follow a magnitude
 RIDGE = 1e-6
 KIND = 0  # of tokens, where kinds are counted apart
 
@@ -126,12 +127,20 @@ def draw_rows(task: Task, max_position: int, rows: int, generator: torch.Generat
     """Rows of a length and with shifts as in training; of modular counting, no more than three rounds."""
     counted = min(task.train_length, ROUNDS * task.base) if isinstance(task, Modular) else task.train_length
     token_ids = counted_rows(task, counted, rows, generator)
+    if isinstance(task, Selective):
+        token_ids = _with_kind(token_ids)
     n_shifts = max_position - task.train_length - task.prefix + 1
     if n_shifts < 1:
         raise NotApplicable(f"max_position={max_position} leaves no room for rows of {task.train_length} tokens")
     position_ids = torch.randint(n_shifts, (rows, 1), generator=generator) + torch.arange(token_ids.shape[1])
     earlier = (token_ids[:, :, None] == token_ids[:, None]).tril(-1).sum(2)
     return Rows(*(x.to(device) for x in (token_ids, position_ids, task.label(token_ids), earlier)))
+
+
+def _with_kind(token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
+    """The same rows, in each of which the kind of the last token has changed names with the kind that is asked for."""
+    last = token_ids[:, -1:]
+    return token_ids.where(token_ids != KIND, last).where(token_ids != last, KIND)
 
 
 def draw_pairs(
@@ -165,13 +174,12 @@ def _columns(task: Task, rows: Rows, generator: torch.Generator) -> Int[Tensor, 
 def asked(task: Task, rows: Rows) -> Bool[Tensor, "row pos"]:
     """The tokens whose answers are watched: not a row's first and, where kinds are counted apart, of one kind.
 
-    What attention brings of a kind lies in that kind's own direction. A row without it is asked about its last token.
+    What attention brings of a kind lies in that kind's own direction.
     """
     column = torch.arange(rows.token_ids.shape[1], device=rows.token_ids.device)
     wanted = (column > task.prefix).expand(rows.token_ids.shape)
     if isinstance(task, Selective):
         wanted = wanted & (rows.token_ids == KIND)
-        wanted = wanted | (~wanted.any(1, keepdim=True) & (column == column[-1]))
     return wanted
 
 
@@ -196,6 +204,8 @@ def may_hold(place: Place, hypothesis: str, variable: Variable) -> bool:
     """Whether a hypothesis lets this place hold this variable."""
     if place.at not in variable.where or place.within not in (None, (hypothesis, variable.name)):
         return False
+    if place.within is not None and variable.whole:
+        return False
     if variable.ignored:  # swapping a whole token would also swap what is not ignored
         return place.at == "context" or place.within is not None
     return not variable.is_outcome or place.kinds[0] in FROM_ATTENTION
@@ -204,8 +214,8 @@ def may_hold(place: Place, hypothesis: str, variable: Variable) -> bool:
 class Swapper:
     """Runs a counter's pairs with places swapped. Hooks are there only during a call."""
 
-    def __init__(self, counter: Transformer, pairs: Pairs, places: Sequence[Place], bases: Mapping[Place, Basis]):
-        self.counter, self.pairs, self.bases = counter, pairs, bases
+    def __init__(self, counter: Transformer, pairs: Pairs, places: Sequence[Place], along: Mapping[Place, Projector]):
+        self.counter, self.pairs, self.along = counter, pairs, along
         names = sorted({name for place in places for name in place.hooks})
         with evaluating(counter):
             source = pairs.source
@@ -226,18 +236,16 @@ class Swapper:
         return logits[pairs.row, pairs.column].argmax(-1)
 
     def _move(self, place: Place, placebo: int | None) -> Move:
-        if place.within is not None:
-            swap = SubspaceInterchange(self.bases[place])
-            d, rank = self.bases[place].shape
-            return swap if placebo is None else NormMatchedPlacebo(swap, random_basis(d, rank, placebo))
-        if placebo is None:
-            return lambda base, source: source
-
-        def turned(base: Tensor, source: Tensor) -> Tensor:
+        def move(base: Tensor, source: Tensor) -> Tensor:
+            if place.within is None and placebo is None:
+                return source
+            step = source - base
+            if place.within is not None:
+                step = step @ self.along[place].to(base)
             d = base.shape[-1]
-            return base + (source - base) @ random_basis(d, d, placebo).to(base)
+            return base + (step if placebo is None else step @ random_basis(d, d, placebo).to(base))
 
-        return turned
+        return move
 
     def _edit(self, place: Place, name: str, move: Move) -> Callable[..., Tensor]:
         row, column, taken = self.pairs.row, self.pairs.column, self.pairs.taken_from(place.at)
@@ -257,15 +265,15 @@ class Swapper:
         return edit
 
 
-def variable_bases(
+def variable_directions(
     counter: Transformer,
     task: Task,
     hypotheses: Mapping[str, Hypothesis],
     places: Sequence[Place],
     rows: int,
     seed: int,
-) -> dict[Place, Basis]:
-    """The directions in which each place follows each variable, from a fit to the tokens of rows of their own."""
+) -> dict[Place, Projector]:
+    """What of a displacement at each place belongs to each variable, from a fit to the tokens of rows of their own."""
     sought = [place for place in places if place.within is not None]
     drawn = draw_rows(
         task, counter.cfg.max_position, rows, torch.Generator().manual_seed(seed), torch.device(counter.device)
@@ -277,61 +285,75 @@ def variable_bases(
         _, cache = counter.run_with_cache(drawn.token_ids, drawn.position_ids, names_filter=names)
     activations = torch.cat([cache[name][row, column] for name in names], 1).double()
     widths = [cache[name].shape[-1] for name in names]
-    bases: dict[Place, Basis] = {}
+    along: dict[Place, Projector] = {}
     for title, hypothesis in hypotheses.items():
-        for variable, effects in _effects(hypothesis, query, activations).items():
-            by_hook = dict(zip(names, effects.split(widths, 1), strict=True))
-            followed = [place for place in sought if place.within == (title, variable)]
-            bases |= {place: span(by_hook[place.hooks[0]]) for place in followed}
-    return bases
+        effects = {
+            variable: dict(zip(names, effect.split(widths, 1), strict=True))
+            for variable, effect in _effects(hypothesis, query, activations).items()
+        }
+        followed = [place for place in sought if place.within is not None and place.within[0] == title]
+        for place in followed:
+            assert place.within is not None
+            bases = {variable: span(by_hook[place.hooks[0]]) for variable, by_hook in effects.items()}
+            along[place] = _projector(bases, place.within[1])
+    return along
+
+
+def _projector(bases: Mapping[str, Basis], variable: str) -> Projector:
+    """Splits a displacement between all variables' directions and keeps what belongs to one: `step @ projector`."""
+    coordinates = torch.linalg.pinv(torch.cat(list(bases.values()), 1)).split([one.shape[1] for one in bases.values()])
+    return (bases[variable] @ dict(zip(bases, coordinates, strict=True))[variable]).T
 
 
 def _effects(
     hypothesis: Hypothesis, query: Query, activations: Float[Tensor, "query d"]
-) -> dict[str, Float[Tensor, "value d"]]:
-    """What each value of each variable adds to the activations, when the other variables are held."""
-    variables = hypothesis.values(query)
-    linked = _linked(torch.stack([_levels(values) for values in variables.values()]))
-    designs = {name: _one_hot(_levels(values)[linked]) for name, values in variables.items()}
+) -> dict[str, Float[Tensor, "linked d"]]:
+    """What each variable adds to the activations at each token, when the other variables are held."""
+    stepwise = [variable.value(query) for variable in hypothesis.variables if not variable.smooth]
+    linked = _linked([values.unique(return_inverse=True)[1] for values in stepwise], len(activations))
+    designs = {
+        variable.name: _curve(variable.value(query)[linked])
+        if variable.smooth
+        else _steps(variable.value(query)[linked])
+        for variable in hypothesis.variables
+    }
     design = torch.cat(list(designs.values()), 1)
     gram = design.T @ design + RIDGE * torch.eye(design.shape[1], dtype=design.dtype, device=design.device)
     centred = activations[linked] - activations[linked].mean(0)
     parts = torch.linalg.solve(gram, design.T @ centred).split([one.shape[1] for one in designs.values()])
-    return {
-        name: (effects - one.mean(0) @ effects) * one.mean(0).sqrt()[:, None]
-        for (name, one), effects in zip(designs.items(), parts, strict=True)
-    }
+    effects = {name: one @ part for (name, one), part in zip(designs.items(), parts, strict=True)}
+    return {name: effect - effect.mean(0) for name, effect in effects.items()}
 
 
-def _linked(levels: Int[Tensor, "variable query"]) -> Bool[Tensor, "query"]:
+def _linked(levels: Sequence[Int[Tensor, "query"]], n_queries: int) -> Bool[Tensor, "query"]:
     """The tokens whose values are linked by other tokens: of values seen only together nobody knows which matters."""
-    offsets = torch.cumsum(levels.max(1).values + 1, 0) - levels.max(1).values - 1
-    nodes = (levels + offsets[:, None]).cpu().numpy()
-    edges = (np.ones(nodes[1:].size), (np.broadcast_to(nodes[0], nodes[1:].shape).ravel(), nodes[1:].ravel()))
-    size = int(nodes.max()) + 1
-    _, component = connected_components(coo_matrix(edges, shape=(size, size)), directed=False)
-    of_query = component[nodes[0]]
-    largest = np.bincount(of_query).argmax() if len(levels) > 1 else of_query
-    return torch.from_numpy(of_query == largest).to(levels.device)
+    if len(levels) < 2:
+        return torch.ones(n_queries, dtype=torch.bool)
+    first, *others = (level.cpu().numpy() for level in levels)
+    sizes = [int(level.max()) + 1 for level in (first, *others)]
+    shifted = [level + start for level, start in zip(others, np.cumsum(sizes), strict=False)]
+    edges = np.concatenate([np.stack([first, level]) for level in shifted], 1)
+    graph = coo_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), shape=(sum(sizes), sum(sizes)))
+    of_query = connected_components(graph, directed=False)[1][first]
+    return torch.from_numpy(of_query == np.bincount(of_query).argmax()).to(levels[0].device)
 
 
-def _levels(values: Float[Tensor, "query"]) -> Int[Tensor, "query"]:
-    """Which of a variable's values each is; of many values, in which bin it lies."""
-    levels, index = values.unique(return_inverse=True)
-    if len(levels) <= MOST_VALUES:
-        return index
-    edges = values.quantile(torch.linspace(0, 1, BINS + 1, device=values.device)[1:-1]).unique()
-    return torch.bucketize(values, edges)
+def _steps(values: Float[Tensor, "query"]) -> Float[Tensor, "query value"]:
+    """A column for each value."""
+    return torch.nn.functional.one_hot(values.unique(return_inverse=True)[1]).double()
 
 
-def _one_hot(levels: Int[Tensor, "query"]) -> Float[Tensor, "query value"]:
-    _, index = levels.unique(return_inverse=True)
-    return torch.nn.functional.one_hot(index).double()
+def _curve(values: Float[Tensor, "query"]) -> Float[Tensor, "query power"]:
+    """Powers of the value, each without what the lower ones have."""
+    scaled = (values.double() - values.double().mean()) / values.double().std().clamp(min=1e-9)
+    powers = torch.stack([scaled**power for power in range(1, DEGREE + 1)], 1)
+    return torch.linalg.qr(powers - powers.mean(0))[0] * len(values) ** 0.5
 
 
-def span(effects: Float[Tensor, "value d"]) -> Basis:
+def span(effects: Float[Tensor, "_ d"]) -> Basis:
     """Orthonormal directions that hold nearly all of the effects, and no more than ten values can span."""
-    _, singular, directions = torch.linalg.svd(effects, full_matrices=False)
-    energy = (singular**2).cumsum(0) / (singular**2).sum().clamp(min=1e-30)
-    rank = min(int((energy < EXPLAINED).sum()) + 1, MAX_RANK, len(singular))
-    return directions[:rank].T.float().contiguous()
+    energy, directions = torch.linalg.eigh(effects.T @ effects)
+    energy, directions = energy.flip(0).clamp(min=0), directions.flip(1)
+    share = energy.cumsum(0) / energy.sum().clamp(min=1e-30)
+    rank = min(int((share < EXPLAINED).sum()) + 1, MAX_RANK, len(energy))
+    return directions[:, :rank].float().contiguous()

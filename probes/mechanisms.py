@@ -20,7 +20,7 @@ from models.counter import Counter
 from models.families import build_counter
 from models.transformer import Transformer
 from probes.hypotheses import Hypothesis, Variable, answer_ids, hypotheses_of
-from probes.interchange import Pairs, Place, Swapper, draw_pairs, may_hold, places_of, variable_bases
+from probes.interchange import Pairs, Place, Swapper, draw_pairs, may_hold, places_of, variable_directions
 from probes.result import Result, Verdict, task_of_counter
 from probes.rows import Interval, share_interval
 from training.tasks import Task
@@ -185,10 +185,10 @@ class _Examination:
     def __init__(self, counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis], pairs: int, seed: int):
         self.task = task
         places = places_of(counter, hypotheses)
-        bases = variable_bases(counter, task, hypotheses, places, FIT_ROWS, seed)
+        along = variable_directions(counter, task, hypotheses, places, FIT_ROWS, seed)
         seeds = np.random.SeedSequence(seed).generate_state(2).tolist()
         self._search, self._score = (
-            Swapper(counter, draw_pairs(counter, task, hypotheses, number, own), places, bases)
+            Swapper(counter, draw_pairs(counter, task, hypotheses, number, own), places, along)
             for number, own in zip((SEARCH_PAIRS, pairs), seeds, strict=True)
         )
         self.searched = self._sought(hypotheses, places)

@@ -10,7 +10,7 @@ from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR, dress
 from probes.attention_variation import AttentionVariation, VariationComparison
 
 PANELS_A_ROW = 4
-PANEL_PIXELS = 240
+PANEL_PIXELS = 210
 MOST_NAMED = 20  # tokens up to which every one is written beside the axes
 VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
 
@@ -25,7 +25,7 @@ def variation_panels(result: AttentionVariation, layer: int = 0, title: str = ""
     figure = make_subplots(
         n_rows,
         n_columns,
-        subplot_titles=[f"head {layer}.{head}" for head in range(len(std))],
+        subplot_titles=[f"H{head}" for head in range(len(std))],
         shared_yaxes=True,
         shared_xaxes=True,
         horizontal_spacing=0.02,
@@ -48,10 +48,9 @@ def variation_panels(result: AttentionVariation, layer: int = 0, title: str = ""
             row=head // PANELS_A_ROW + 1,
             col=head % PANELS_A_ROW + 1,
         )
-    square = {"type": "category", "showgrid": False, "constrain": "domain", "tickfont": {"size": 9}}
-    figure.update_xaxes(**square, tickangle=0, tickmode="linear" if few else "auto")
-    figure.update_yaxes(**square, autorange="reversed", tickmode="linear" if few else "auto")
-    figure.update_yaxes(scaleanchor="x", row=1, col=1)  # the others match this panel
+    axis = {"type": "category", "showgrid": False, "tickfont": {"size": 9}}
+    figure.update_xaxes(**axis, tickangle=0)
+    figure.update_yaxes(**axis, autorange="reversed", tickmode="linear" if few else "auto")
     figure.update_xaxes(title="target", row=n_rows)
     figure.update_yaxes(title="source", col=1)
     figure.update_layout(

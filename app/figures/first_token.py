@@ -4,11 +4,13 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import ARCHITECTURE_COLOURS, DIVERGING, INK, OTHER_COLOUR, SEQUENTIAL, dress
+from app.figures.style import ARCHITECTURE_COLOURS, DIVERGING, INK, OTHER_COLOUR, SEQUENTIAL, SPLIT_COLOURS, dress
+from models.errors import CountLensError
 from probes.first_token import FirstToken, Reading
 from probes.first_token_training import FirstTokenTraining
 
 QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
+UNTRAINED_COLOUR = "#999999"
 
 
 def first_token_figure(result: FirstToken) -> go.Figure:
@@ -41,6 +43,47 @@ def first_token_figure(result: FirstToken) -> go.Figure:
     return dress(figure, alt, height=320 + 80 * len(layers), margin={"l": 60, "r": 20, "t": 60, "b": 70})
 
 
+def readings_figure(result: FirstToken, quantity: str = "first", layer: int | None = None) -> go.Figure:
+    """A line a site: how well "first" or "shift" is read there with its 95 % interval, and from untrained counters."""
+    shown = [at for at in result.sites if layer is None or at.site.layer == layer]
+    if not shown:
+        raise CountLensError(f"layer {layer} was not looked at: {sorted({at.site.layer or 0 for at in result.sites})}")
+    labels = [at.site.label for at in shown]
+    readings: list[Reading] = [getattr(at, quantity) for at in shown]
+    values = np.array([reading.value for reading in readings])
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[value for reading in readings for value in reading.untrained],
+        y=[label for label, reading in zip(labels, readings, strict=True) for _ in reading.untrained],
+        mode="markers",
+        marker={"symbol": "line-ns", "size": 11, "line": {"color": UNTRAINED_COLOUR, "width": 2}},
+        hovertemplate="%{y}: %{x:.2f}<extra>untrained</extra>",
+        name="untrained",
+    )
+    low, high = (np.array([getattr(reading, end) for reading in readings]) for end in ("low", "high"))
+    figure.add_scatter(
+        x=values,
+        y=labels,
+        mode="markers",
+        marker={"size": 9, "color": SPLIT_COLOURS["ind"]},
+        error_x={"type": "data", "symmetric": False, "array": high - values, "arrayminus": values - low, "width": 3},
+        hovertemplate="%{y}: %{x:.2f}<extra>this counter</extra>",
+        name="this counter",
+    )
+    floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own PID")
+    line = {"color": SPLIT_COLOURS["ood"], "dash": "dash", "width": 1.5}
+    figure.add_vline(x=floor, line=line, name=name, showlegend=True)
+    figure.update_xaxes(title=QUANTITIES[quantity], range=[min(0.0, float(low.min())) - 0.03, 1.03])
+    figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, automargin=True, ticksuffix=" ")
+    best = max(shown, key=lambda at: getattr(at, quantity).value)
+    alt = (
+        f"{QUANTITIES[quantity]} of linear probes at {len(shown)} sites, and of untrained counters; best at "
+        f"{best.site.label}: {getattr(best, quantity).say('.2f')}."
+    )
+    legend = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top"}
+    return dress(figure, alt, height=130 + 24 * len(labels), legend=legend)
+
+
 def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity: str) -> go.Heatmap:
     texts = [["" if np.isnan(value) else f"{value:z.2f}" for value in line] for line in values]
     return go.Heatmap(
@@ -65,7 +108,8 @@ def first_token_training_figure(result: FirstTokenTraining) -> go.Figure:
     labels = [f"{score.label}<br><sup>{score.task.removeprefix('first_tok_')}</sup>" for score in result.scores]
     figure = go.Figure()
     colours = [ARCHITECTURE_COLOURS.get(score.scheme, OTHER_COLOUR) for score in result.scores]
-    figure.add_bar(x=labels, y=[score.ood for score in result.scores], marker_color=colours, name="ours", width=0.6)
+    width = min(0.6, 0.12 * len(labels))  # a single one does not fill the page
+    figure.add_bar(x=labels, y=[score.ood for score in result.scores], marker_color=colours, name="ours", width=width)
     known = [(label, score.paper[1]) for label, score in zip(labels, result.scores, strict=True) if score.paper]
     figure.add_scatter(
         x=[label for label, _ in known],
@@ -75,4 +119,4 @@ def first_token_training_figure(result: FirstTokenTraining) -> go.Figure:
         name="paper",
     )
     figure.update_yaxes(title="first token right (%)", range=[-4, 108])
-    return dress(figure, f"Accuracy at the first token. {result.verdict.sentence}.")
+    return dress(figure, f"Accuracy at the first token. {result.verdict.sentence}.", height=340)

@@ -14,7 +14,7 @@ NULLS = {"placebo": ("x-thin", "random directions"), "untrained": ("circle-open"
 
 
 def claims_figure(result: Mechanisms) -> go.Figure:
-    """How often each claim came out, with its interval and its nulls; an algorithm that explains the counter is blue."""
+    """How often each claim came out, with its interval and its nulls; what explains the counter is blue."""
     winner = result.winner
     bars = [
         (_claim_label(tested, index), claim.accuracy, HELD if tested is winner else FAILED)

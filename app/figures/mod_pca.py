@@ -175,8 +175,9 @@ def _draw_3d(figure: go.Figure, result: ModPca, found: SitePeriods, base: int) -
     figure.add_scatter3d(x=x, y=y, z=z, mode="lines", line={"color": "#CCCCCC", "width": 2}, hoverinfo="skip")
     marker = _marker(result.pids % base, base, 4)
     figure.add_scatter3d(x=x, y=y, z=z, mode="markers", marker=marker, **_hover(result, base))
-    axes = {f"{name}axis": {"title": _axis(found, number, short=True)} for number, name in enumerate("xyz")}
-    camera = {"eye": {"x": 1.5, "y": 1.5, "z": 1.0}}
+    walls = {"showbackground": False, "gridcolor": PATH, "zerolinecolor": PATH}  # for a dark page too
+    axes = {f"{name}axis": walls | {"title": _axis(found, number, short=True)} for number, name in enumerate("xyz")}
+    camera = {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}
     figure.update_layout(scene=axes | {"camera": camera, "aspectmode": "cube"}, height=600)
 
 

@@ -74,7 +74,7 @@ def test_there_is_a_panel_a_head_on_one_colour_scale_that_starts_at_0() -> None:
         assert tuple(panel.x) == tuple(panel.y) == result.tokens
         assert panel.coloraxis == "coloraxis"
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (0, 89)
-    assert figure.layout.annotations[4].text == "head 1.4"
+    assert figure.layout.annotations[4].text == "H4"
     assert figure.layout.yaxis.autorange == "reversed"
     assert np.asarray(figure.data[0].text).tolist() == [["", "", ""], ["", "", ""], ["×", "×", ""]]
 
