@@ -46,4 +46,26 @@ PAGES: dict[str, Page] = {
         "nope and rope need a bos token as an anchor to count from.",
         "bos_ablation",
     ),
+    "patching": Page(
+        "Patching",
+        "conversion_path",
+        "What an activation of one row does in another: by layer, position and head, and token by token.",
+        "Modular counters subtract the first token's position from their own, modulo 10; it argues so from pictures.",
+        "patching",
+    ),
+    "states": Page(
+        "States",
+        "route",
+        "Where the state of a recurrent counter goes from token to token, and what happens when it is exchanged.",
+        "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
+        "states",
+    ),
+    "training": Page(
+        "Training",
+        "trending_up",
+        "How the counter came about, over the snapshots of its training. The step chosen in the sidebar is marked, and "
+        "holds on every page.",
+        "It has no such analysis.",
+        "training",
+    ),
 }

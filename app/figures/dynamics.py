@@ -1,5 +1,7 @@
 """Scores over training steps, with the steps at which each has done half of its rise."""
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -11,13 +13,17 @@ BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130
 
 
-def dynamics_figure(result: Dynamics) -> go.Figure:
-    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies."""
+def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
+    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies.
+
+    A line stands at the step, if one is given.
+    """
     names = list(result.curves)
     figure = make_subplots(len(names), 1, shared_xaxes=True, vertical_spacing=0.25 / len(names), subplot_titles=names)
     x = np.maximum(result.steps, BEFORE_THE_FIRST)
     halves = result.half_rises
     reference = halves.get(REFERENCE)
+    shapes: list[dict[str, Any]] = []
     for row, name in enumerate(names, start=1):
         colour = SPLIT_COLOURS.get(name, OTHER_COLOUR)
         figure.add_scatter(
@@ -33,13 +39,18 @@ def dynamics_figure(result: Dynamics) -> go.Figure:
         )
         if reference is not None:
             low = max(reference.low, BEFORE_THE_FIRST)
-            figure.add_vrect(x0=low, x1=reference.high, fillcolor=FAINT, line_width=0, layer="below", row=row, col=1)
+            shapes.append(_across(row, low, reference.high, type="rect", fillcolor=FAINT, line_width=0, layer="below"))
         half = halves[name]
         if half is not None:
-            figure.add_vline(x=half.step, line={"color": colour, "dash": "dash", "width": 1.5}, row=row, col=1)
+            dashed = {"color": colour, "dash": "dash", "width": 1.5}
+            shapes.append(_across(row, half.step, half.step, type="line", line=dashed))
+        if step is not None:
+            at = max(step, BEFORE_THE_FIRST)
+            shapes.append(_across(row, at, at, type="line", line={"color": INK, "width": 2}))
+    figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
         annotation.update(
-            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 13, "color": INK}
+            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 12, "color": INK}
         )
     ticks = _ticks(int(result.steps[-1]))
     figure.update_xaxes(
@@ -50,12 +61,18 @@ def dynamics_figure(result: Dynamics) -> go.Figure:
     return dress(figure, f"Curves over training steps. {result.verdict.sentence}")
 
 
+def _across(row: int, x0: float, x1: float, **style: Any) -> dict[str, Any]:
+    """A shape from the bottom to the top of a panel."""
+    number = "" if row == 1 else str(row)
+    return {"xref": f"x{number}", "yref": f"y{number} domain", "x0": x0, "x1": x1, "y0": 0, "y1": 1} | style
+
+
 def _heading(result: Dynamics, name: str, half: HalfRise | None) -> str:
     if half is None:
         return f"<b>{name}</b>: no rise"
     order = result.order(name) if REFERENCE in result.curves and name != REFERENCE else None
     beside = "" if order is None else f", {order} {REFERENCE}"
-    return f"<b>{name}</b>: halfway at step {half.step:,.0f} ({half.low:,} to {half.high:,}){beside}"
+    return f"<b>{name}</b>: halfway at {half.step:,.0f}{beside}"
 
 
 def _ticks(last: int) -> list[int]:

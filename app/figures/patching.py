@@ -56,7 +56,8 @@ def patching_figure(result: PairPatching, site: str, title: str = "") -> go.Figu
     figure.update_xaxes(title=AXIS_NAMES[across], row=len(panels), col=1)
     figure.update_yaxes(showgrid=False, autorange="reversed", ticklabelstandoff=6)
     limit = _limit(result)
-    bar = {"title": _unit(result), "thickness": 14}
+    ends = (-limit, 0, limit)  # there is no room for more where layers are few
+    bar = {"title": _unit(result), "thickness": 14, "tickvals": ends, "ticktext": [f"{end:.2g}" for end in ends]}
     figure.update_layout(
         coloraxis={"colorscale": DIVERGING, "cmin": -limit, "cmid": 0, "cmax": limit, "colorbar": bar},
         height=150 + (ROW_HEIGHT * len(labels) + 20) * len(panels),
