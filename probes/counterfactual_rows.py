@@ -26,11 +26,12 @@ def n_counted(task: Task, length: int | None) -> int:
     return length
 
 
-def n_shifts(n_pos: int, max_position: int) -> int:
-    """How many shifts rows of so many tokens have."""
+def n_shifts(task: Task, n_pos: int, max_position: int) -> int:
+    """How many shifts rows of so many tokens have: short ones are shifted no further than rows are in training."""
     if n_pos > max_position:
         raise NotApplicable(f"rows of {n_pos} tokens do not fit max_position={max_position}: give a smaller length")
-    return max_position - n_pos + 1
+    trained = task.train_length + task.prefix
+    return max_position - max(n_pos, trained if trained <= max_position else 0) + 1
 
 
 def last_start(task: ShiftedStart, counted: int) -> int:

@@ -127,7 +127,7 @@ def shift(task: Task, max_position: int, batch: int, seed: int, length: int | No
     """The same tokens at another shift; for modular counting one that is another modulo the base too."""
     generator = torch.Generator().manual_seed(seed)
     token_ids = counted_rows(task, n_counted(task, length), batch, generator)
-    room = n_shifts(token_ids.shape[1], max_position)
+    room = n_shifts(task, token_ids.shape[1], max_position)
     if room < 2:
         raise NotApplicable(
             f"rows of {token_ids.shape[1]} tokens have one shift at max_position={max_position}: give a smaller length"
@@ -152,7 +152,7 @@ def start(task: Task, max_position: int, batch: int, seed: int, length: int | No
     other = token_ids.clone()
     step = torch.randint(1, choices, (batch,), generator=generator)
     other[:, 0] = task.first_start + (token_ids[:, 0] - task.first_start + step) % choices
-    shifts = _shifts(token_ids, max_position, generator)
+    shifts = _shifts(task, token_ids, max_position, generator)
     return _pair("start", task, _inputs(task, token_ids, shifts), _inputs(task, other, shifts), ("start", "labels"))
 
 
@@ -162,7 +162,7 @@ def one_more(task: Task, max_position: int, batch: int, seed: int, length: int |
     longer = counted_rows(task, n_counted(task, length), batch, generator)
     if isinstance(task, Selective):  # of a kind that comes again, or no count would change
         longer = bring(longer, repeated(longer, task), task.prefix, generator)
-    shifts = _shifts(longer, max_position, generator)
+    shifts = _shifts(task, longer, max_position, generator)
     shorter = torch.cat([longer[:, : task.prefix], longer[:, task.prefix + 1 :]], 1)
     clean, corrupted = _inputs(task, shorter, shifts + 1), _inputs(task, longer, shifts)
     shared = (task.prefix, task.prefix + 1)
@@ -191,7 +191,7 @@ def swap(task: Task, max_position: int, batch: int, seed: int, length: int | Non
     other_kind = torch.arange(task.n_kinds) != row[:, -1:]
     other = row.clone()
     other[:, column] = choose(other_kind & (counts < task.max_count), generator)
-    shifts = _shifts(row, max_position, generator)
+    shifts = _shifts(task, row, max_position, generator)
     more, fewer = _inputs(task, row, shifts), _inputs(task, other, shifts)
     first_more = torch.rand(batch, generator=generator) < 0.5
     clean, corrupted = more.of_rows(first_more, fewer), fewer.of_rows(first_more, more)
@@ -203,7 +203,7 @@ def bos_dropped(task: Task, max_position: int, batch: int, seed: int, length: in
     _need_bos(task)
     generator = torch.Generator().manual_seed(seed)
     token_ids = counted_rows(task, n_counted(task, length), batch, generator)
-    shifts = _shifts(token_ids, max_position, generator)
+    shifts = _shifts(task, token_ids, max_position, generator)
     clean = _inputs(task, token_ids, shifts)
     corrupted = _inputs(replace(task, bos=False), token_ids[:, 1:], shifts + 1)
     return _pair("bos_dropped", task, clean, corrupted, ("shift", "bos"), (1, 0))
@@ -219,7 +219,7 @@ def bos_replaced(task: Task, max_position: int, batch: int, seed: int, length: i
     if isinstance(task, Selective):  # a kind that comes again, and not too often
         counts = kind_counts(token_ids, task)
         other[:, 0] = choose((counts > 0) & (counts < task.max_count), generator)
-    shifts = _shifts(token_ids, max_position, generator)
+    shifts = _shifts(task, token_ids, max_position, generator)
     clean, corrupted = _inputs(task, token_ids, shifts), _inputs(replace(task, bos=False), other, shifts)
     return _pair("bos_replaced", task, clean, corrupted, ("bos", "length", "labels"))
 
@@ -252,9 +252,11 @@ def _inputs(task: Task, token_ids: Int[Tensor, "batch pos"], shifts: Int[Tensor,
     return Inputs(token_ids, shifts[:, None] + torch.arange(token_ids.shape[1]), task.label(token_ids))
 
 
-def _shifts(token_ids: Int[Tensor, "batch pos"], max_position: int, generator: torch.Generator) -> Int[Tensor, "batch"]:
+def _shifts(
+    task: Task, token_ids: Int[Tensor, "batch pos"], max_position: int, generator: torch.Generator
+) -> Int[Tensor, "batch"]:
     n_rows, n_pos = token_ids.shape
-    return torch.randint(n_shifts(n_pos, max_position), (n_rows,), generator=generator)
+    return torch.randint(n_shifts(task, n_pos, max_position), (n_rows,), generator=generator)
 
 
 def _need_bos(task: Task) -> None:

@@ -22,9 +22,8 @@ from transformer_lens.tools.analysis.interchange import random_basis
 
 from models.hooks import hook_name
 from models.transformer import Transformer
-from probes.counterfactual_rows import counted_rows
+from probes.counterfactual_rows import counted_rows, n_shifts
 from probes.hypotheses import Hypothesis, Query, Rows, Variable, answer_ids
-from probes.result import NotApplicable
 from probes.rows import evaluating
 from training.tasks import NOT_SCORED, Task
 from training.tasks.modular import Modular
@@ -129,10 +128,8 @@ def draw_rows(task: Task, max_position: int, rows: int, generator: torch.Generat
     token_ids = counted_rows(task, counted, rows, generator)
     if isinstance(task, Selective):
         token_ids = _with_kind(token_ids)
-    n_shifts = max_position - task.train_length - task.prefix + 1
-    if n_shifts < 1:
-        raise NotApplicable(f"max_position={max_position} leaves no room for rows of {task.train_length} tokens")
-    position_ids = torch.randint(n_shifts, (rows, 1), generator=generator) + torch.arange(token_ids.shape[1])
+    shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows, 1), generator=generator)
+    position_ids = shifts + torch.arange(token_ids.shape[1])
     earlier = (token_ids[:, :, None] == token_ids[:, None]).tril(-1).sum(2)
     return Rows(*(x.to(device) for x in (token_ids, position_ids, task.label(token_ids), earlier)))
 

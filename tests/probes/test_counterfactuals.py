@@ -196,3 +196,10 @@ def test_without_positions_there_is_no_other_shift() -> None:
 def test_unknown_variables_are_refused() -> None:
     with pytest.raises(CountLensError, match="did you mean shift"):
         PAIRS["shift"](make_task("mod10"), 128, 4, 0).values("shifts")
+
+
+def test_short_rows_are_shifted_no_further_than_in_training() -> None:
+    task = make_task("mod10")
+    pair = PAIRS["shift"](task, 128, 512, 0, 20)
+    largest = max(int(inputs.position_ids[:, 0].max()) for inputs in (pair.clean, pair.corrupted))
+    assert largest == 128 - task.train_length
