@@ -1,0 +1,149 @@
+"""The explorer as its users see it, in headless Chromium: how soon the first page is there, how soon a change is drawn.
+
+For each page a widget is changed several times; a change counts from the key that is pressed to the picture with other
+data. `explorer_speed.py` has the server's part, many users and memory. Needs playwright and Chromium.
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import time
+import urllib.request
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+from app.commands.explore import streamlit_command
+
+PORT = 8766
+ATTENTION, RECURRENT = "mod10%2Fape-2L%2Fseed2", "mod10%2Flstm-1L%2Fseed0"
+# Page: the counter and where it is, and the slider that is moved or the switch that is clicked.
+CHANGES = {
+    "behaviour": (ATTENTION, "shift"),
+    "first-token": (ATTENTION, "read"),
+    "pid-pca": (ATTENTION, "modulus"),
+    "attention": (ATTENTION, "shift"),
+    "bos-ablation": (ATTENTION, "L0"),
+    "patching": (ATTENTION, "position"),
+    "patching ": (ATTENTION, "length"),  # another map, not only another cell
+    "states": (RECURRENT, "source"),
+    "training": (ATTENTION, "moving"),
+}
+# What the pictures hold, as one string.
+SEEN = """() => JSON.stringify([...document.querySelectorAll('.js-plotly-plot')].map(
+    chart => [chart.data.map(trace => [trace.x, trace.y, trace.z, trace.text, trace.marker && trace.marker.color]),
+              chart.layout.shapes]))"""
+WATCH = f"""() => {{
+    const seen = {SEEN};
+    const before = seen();
+    window.changed = null;
+    const begin = () => {{
+        const begun = performance.now();
+        const look = () => {{
+            const now = seen();
+            if (now !== before && now !== '[]') window.changed = performance.now() - begun;
+            else requestAnimationFrame(look);
+        }};
+        look();
+    }};
+    for (const kind of ['keydown', 'pointerdown'])
+        document.addEventListener(kind, begin, {{once: true, capture: true}});
+}}"""
+
+
+def wait_for_server() -> None:
+    """Until it answers."""
+    while True:
+        try:
+            urllib.request.urlopen(f"http://localhost:{PORT}/_stcore/health").close()
+            return
+        except OSError:
+            time.sleep(0.05)
+
+
+def settle(page: Any) -> None:
+    """Until the server has nothing more to say."""
+    page.wait_for_timeout(400)
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    page.wait_for_timeout(300)
+
+
+def change(page: Any, widget: str, forth: bool) -> float:
+    """Milliseconds from a change to another picture."""
+    place = page.locator(f".st-key-{widget}")
+    if place.get_by_role("combobox").count():  # a list: it is open before the clock starts
+        place.get_by_role("combobox").click()
+        page.keyboard.press("ArrowDown" if forth else "ArrowUp")
+        page.wait_for_timeout(200)
+        page.evaluate(WATCH)
+        page.keyboard.press("Enter")
+    elif place.get_by_role("slider").count():
+        page.evaluate(WATCH)
+        place.get_by_role("slider").press("ArrowRight" if forth else "ArrowLeft")
+    else:
+        page.evaluate(WATCH)
+        place.locator("label").click()
+    page.wait_for_function("window.changed !== null")
+    return float(page.evaluate("window.changed"))
+
+
+def first_page(browser: Any) -> tuple[float, float]:
+    """Seconds from a server that has just come up to the first page's title, and to its picture."""
+    page = browser.new_page()
+    begun = time.perf_counter()
+    page.goto(f"http://localhost:{PORT}/", wait_until="commit")
+    page.wait_for_selector("h1")
+    title = time.perf_counter() - begun
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    picture = time.perf_counter() - begun
+    page.close()
+    return title, picture
+
+
+def measure(browser: Any, changes: int) -> None:
+    """Prints a line for each page."""
+    title, picture = first_page(browser)
+    print(f"first page of a server that is just up: title after {title:.1f} s, picture after {picture:.1f} s")
+    print(f"and again, in another tab: {first_page(browser)[1]:.1f} s")
+    for path, (counter, widget) in CHANGES.items():
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(120_000)
+        page.goto(f"http://localhost:{PORT}/{path.strip()}?counter={counter}")
+        page.wait_for_selector("h1")
+        settle(page)
+        times = []
+        for number in range(changes):
+            # Lists are short: back and forth. Sliders go on, so that every change is computed.
+            forth = number % 2 == 0 if page.locator(f".st-key-{widget}").get_by_role("combobox").count() else True
+            times.append(change(page, widget, forth))
+            settle(page)
+        print(
+            f"{path.strip():13} {widget:9} median {statistics.median(times):4.0f} ms, "
+            f"quickest {min(times):4.0f}, slowest {max(times):4.0f}",
+            flush=True,
+        )
+        page.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=10, help="of each page's widget")
+    args = parser.parse_args()
+    process = subprocess.Popen(streamlit_command(PORT, (), browser=False), stdout=subprocess.DEVNULL)
+    try:
+        with sync_playwright() as started:
+            browser = started.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            )
+            browser.new_page().close()  # the browser's own start is not the explorer's
+            wait_for_server()
+            measure(browser, args.changes)
+            browser.close()
+    finally:
+        process.terminate()
+
+
+if __name__ == "__main__":
+    main()
