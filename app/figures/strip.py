@@ -25,7 +25,7 @@ class Lane:
 def strip_figure(
     lanes: Sequence[Lane], alt: str, columns: range, edited: int | None = None, first: int = 1
 ) -> go.Figure:
-    """The lanes at these columns, in lines of 20 tokens; blue is as it should be, orange and struck out is not.
+    """The lanes at these columns, in lines of 20 tokens; blue is as it should be, orange and underlined is not.
 
     A frame stands around the column that was edited. `first` is the number of column 0.
     """
@@ -82,4 +82,4 @@ def _shade(lane: Lane, at: int) -> int | None:
 
 def _text(lane: Lane, at: int) -> str:
     word = (lane.words[at] or "").replace("<", "&lt;")
-    return f"<s>{word}</s>" if _shade(lane, at) == -1 else word
+    return f"<b><u>{word}</u></b>" if _shade(lane, at) == -1 else word

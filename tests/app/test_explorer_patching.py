@@ -41,9 +41,9 @@ def test_the_map_is_the_probes_and_a_patch_of_the_first_token_breaks_what_follow
     values = np.frombuffer(base64.b64decode(drawn["bdata"]), drawn["dtype"]).reshape(2, 20)
     np.testing.assert_allclose(values, found.effect("resid_pre"))
     assert any(found.finding("resid_pre") in block.value for block in app.markdown)
-    assert sum("<s>" in word for word in cells(strip)[3]) > 10
+    assert sum("<u>" in word for word in cells(strip)[3]) > 10
     app.slider(key="position").set_value(19).run()
-    assert not any("<s>" in word for word in cells(figures(app)[1])[3][:19])
+    assert not any("<u>" in word for word in cells(figures(app)[1])[3][:19])
 
 
 def test_only_what_fits_the_pair_and_the_site_is_offered(open_page: Callable[..., Any]) -> None:
@@ -62,7 +62,7 @@ def test_a_recurrent_counters_state_brings_the_other_rows_answer_back(
     app = open_page("patching", counter=RECURRENT, site="state_step", position="8")
     assert app.selectbox(key="pair").value == "swap"
     words = cells(figures(app)[1])
-    assert [word.replace("<s>", "").replace("</s>", "") for word in words[3]] == words[4]  # the partner's
+    assert [word.removeprefix("<b><u>").removesuffix("</u></b>") for word in words[3]] == words[4]  # the partner's
     assert words[1] != words[4]
 
 

@@ -72,7 +72,7 @@ def test_a_strip_judges_only_what_should_be_something_and_marks_the_edited_colum
     cells = figure.data[0]
     assert [list(line[:4]) for line in cells.z] == [[0, 0, 0, 0], [0, 1, 1, -1]]
     assert list(cells.text[0][:2]) == ["&lt;bos>", "a"]
-    assert cells.text[1][3] == "<s>4</s>"
+    assert cells.text[1][3] == "<b><u>4</u></b>"
     assert figure.layout.yaxis.ticktext == ("tokens 0 to 3", "answers")
     (frame,) = figure.layout.shapes
     assert (frame.x0, frame.x1, frame.y0, frame.y1) == (1.5, 2.5, -0.5, 1.5)
