@@ -20,7 +20,7 @@ PORT = 8766
 ATTENTION, RECURRENT = "mod10%2Fape-2L%2Fseed2", "mod10%2Flstm-1L%2Fseed0"
 # Page: the counter and where it is, and the slider that is moved or the switch that is clicked.
 CHANGES = {
-    "behaviour": (ATTENTION, "shift"),
+    "behaviour": (ATTENTION, "length"),
     "first-token": (ATTENTION, "read"),
     "pid-pca": (ATTENTION, "modulus"),
     "attention": (ATTENTION, "shift"),
