@@ -9,7 +9,8 @@ from models.config import POSITION_NAMES
 from models.families import FAMILIES, build_counter, config_from_dict
 from models.find import named_counters
 from models.info import CheckpointInfo, read_info
-from training.comparison import SUCCESS, Share, compare
+from training.agreement import SUCCESS
+from training.comparison import Share, compare
 from training.paper import PaperCell, paper_numbers_of, printed
 from training.score_table import ScoreRow, cell_of
 from training.tasks import TASKS

@@ -8,23 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from training.agreement import Accuracy, Agreement, agreement
 from training.differences import Difference, reason_for
 from training.paper import PAPER_POLICY, PAPER_TABLES, PaperCell, Statistic, paper_cells
 from training.score_table import ScoreRow
-
-SUCCESS = 95.0  # percent; judged at one digit after the point, as the paper prints its numbers
-Agreement = Literal["both succeed", "both fail", "differ"]
-
-
-class Accuracy(NamedTuple):
-    """Percent, in and out of distribution."""
-
-    ind: float
-    ood: float
 
 
 @dataclass(frozen=True)
@@ -139,16 +130,6 @@ def compare(
             for name in tables
         )
     )
-
-
-def agreement(ours: float, paper: float) -> Agreement:
-    """How two accuracies compare.
-
-    >>> agreement(98.6, 100.0), agreement(10.0, 11.8), agreement(77.9, 100.0)
-    ('both succeed', 'both fail', 'differ')
-    """
-    succeed = [round(accuracy, 1) >= SUCCESS for accuracy in (ours, paper)]
-    return "both succeed" if all(succeed) else "differ" if any(succeed) else "both fail"
 
 
 def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Sequence[Difference]) -> ComparedCell:

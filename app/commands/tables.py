@@ -9,7 +9,8 @@ from app.commands.tables_text import show
 from models.errors import CountLensError, unknown
 from models.files import write_text
 from models.find import SHIPPED, named_counters
-from training.comparison import SUCCESS, Comparison, compare
+from training.agreement import SUCCESS
+from training.comparison import Comparison, compare
 from training.differences import FILE, Difference, read_differences
 from training.paper import PAPER_TABLES, STATISTICS
 from training.score_table import ScoreRow, merge_scores, read_scores, score_of_run

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from training.comparison import SUCCESS, Agreement, ComparedCell, ComparedTable, Comparison, Share, Shares
+from training.agreement import SUCCESS, Agreement
+from training.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
 from training.paper import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
 
 Marks = dict[Agreement | None, str]

@@ -1,4 +1,4 @@
-// With `alt`: labels the charts; with `follow`, also clicks a link. With `chart`: buttons that write that chart to a file.
+// With `alt`: labels the charts. With `chart`: buttons that write that chart to a file.
 const find = (key) => document.querySelector(`.st-key-${key} .js-plotly-plot`);
 
 // A chart may be drawn after this component, or again: look for a while, and whenever something changes.
@@ -21,7 +21,6 @@ function save(chart, format, filename) {
 export default function ({ parentElement, data }) {
   if (data.alt) {
     label(data.alt);
-    if (data.follow) document.querySelector(`.st-key-${data.follow} a`).click();
     const observer = new MutationObserver(() => label(data.alt));
     observer.observe(document.body, { childList: true, subtree: true });
     return () => observer.disconnect();

@@ -56,11 +56,6 @@ def toggle(name: str, label: str, **more: Any) -> bool:
     return bool(st.toggle(label, key=name, bind="query-params", **more))
 
 
-def put(name: str, value: str) -> None:
-    """Gives a widget another value; only in a callback, for those run before widgets are drawn."""
-    st.session_state[name] = value
-
-
 def show_refused() -> None:
     """A note on what the URL asked for and did not get, until that widget is touched."""
     refused = [f"{name}={asked}" for name, (asked, _) in st.session_state[REFUSED].items()]

@@ -13,7 +13,6 @@ from app.explorer.cache import Subject
 from app.explorer.page import Panel
 
 _JS = Path(__file__).with_name("charts.js")
-FOLLOW = "follow"  # key of the session's state
 LOAD = """from models import load_counter
 
 counter = load_counter({reference!r})
@@ -44,15 +43,7 @@ def take_away(panel: Panel, subject: Subject | None, key: str, filename: str) ->
 
 def describe(alt_texts: dict[str, str]) -> None:
     """Gives every chart, by its container's key, the sentence that a screen reader says."""
-    _charts()(key="alt-texts", data={"alt": alt_texts, "follow": st.session_state.pop(FOLLOW, None)}, height=1)
-
-
-def follow(key: str) -> None:
-    """Clicks the link in the container of this key when the page has been drawn; for a callback.
-
-    `st.switch_page` would do it, were it not that it drops what widgets have put into the URL.
-    """
-    st.session_state[FOLLOW] = key
+    _charts()(key="alt-texts", data={"alt": alt_texts}, height=1)
 
 
 @cache

@@ -3,14 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from app.explorer.catalogue import Entry
 from models.info import CheckpointInfo
-from training.comparison import Accuracy, agreement
+from training.agreement import Accuracy, agreement
 from training.paper import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
+
+if TYPE_CHECKING:  # slow to import, and the first page does not need it
+    import pandas as pd
 
 ARCHITECTURES = ("nope", "sine", "ape", "rope", "spe", "rnn", "lstm", "s4", "mamba", "rwkv6")
 Standing = Literal["goes on, as in the paper", "ends, as in the paper", "differs from the paper", "not in the paper"]
@@ -72,8 +73,10 @@ class Grid:
         present = {cell.architecture for cell in self.cells}
         return [name for name in ARCHITECTURES if name in present]
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """One line a cell."""
+        import pandas as pd
+
         lines = [
             {
                 **cell.experiment._asdict(),

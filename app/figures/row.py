@@ -2,7 +2,8 @@
 
 import plotly.graph_objects as go
 
-from app.figures.style import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
+from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
+from app.figures.style import dress
 from probes.answers import Answers
 
 ACROSS = 10  # tokens a line: those of a column are equal modulo 10

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from app.figures.style import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR, dress
+from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
+from app.figures.style import dress
 
 ACROSS = 20  # tokens a line
 LANE_HEIGHT = 26  # pixels

@@ -4,11 +4,9 @@ import streamlit as st
 
 from app.explorer import state
 from app.explorer.catalogue import Catalogue
-from app.explorer.draw import draw_panel
 from app.explorer.page import Panel
-from app.explorer.takeaway import follow
-from app.explorer.zoo import zoo_grid
-from app.figures.zoo import zoo_figure
+from app.explorer.zoo import Grid, zoo_grid
+from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
 
 CODE = """from app.explorer.catalogue import read_catalogue, start_folders
@@ -28,18 +26,20 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.warning(str(error))
         shown = catalogue
     grid = zoo_grid(shown.sound)
-    panel = Panel("Percent right, IND / OOD: the best counter of each cell", zoo_figure(grid), grid.to_frame, CODE)
     with place:
-        with st.container(key="open"):
-            st.page_link("views/behaviour.py", label=f"Open {st.session_state['counter']}", icon=":material/pin:")
-        alt_texts = draw_panel(panel, "zoo", "zoo", on_click=open_counter, least_width=900)
+        st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
+        st.html(zoo_table(grid))
+        alt_texts = _picture(grid) if state.toggle("picture", "As a picture, to take away") else {}
     if shown.broken:
         st.markdown(f"**Broken files: {len(shown.broken)}**")
         st.table({"counter": [e.name for e in shown.broken], "why": [e.broken for e in shown.broken]})
     return alt_texts
 
 
-def open_counter(name: str) -> None:
-    """Chooses this counter, and follows the link to the page that says what it does."""
-    state.put("counter", name)
-    follow("open")
+def _picture(grid: Grid) -> dict[str, str]:
+    """The same as a figure; what it needs is slow to import."""
+    from app.explorer.draw import draw_panel
+    from app.figures.zoo import zoo_figure
+
+    panel = Panel("The zoo, percent right, IND / OOD", zoo_figure(grid), grid.to_frame, CODE)
+    return draw_panel(panel, "zoo", "zoo", least_width=900)

@@ -1,5 +1,6 @@
 """The explorer's frame: which files it reads, the zoo's grid, and what sessions share."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -16,7 +18,8 @@ from app.commands.explore import streamlit_command
 from app.explorer.cache import compute, open_subject
 from app.explorer.catalogue import Catalogue, Entry, read_catalogue, start_folders
 from app.explorer.zoo import zoo_grid
-from app.figures.zoo import LOOKS, zoo_figure
+from app.figures.zoo import zoo_figure
+from app.figures.zoo_table import LOOKS, zoo_table
 from models.counter import Counter
 from models.errors import CountLensError
 from models.find import SHIPPED
@@ -91,7 +94,7 @@ def test_the_zoos_picture_says_by_sign_what_it_says_by_colour(catalogue: Catalog
     grid = zoo_grid(catalogue.sound)
     figure = zoo_figure(grid)
     points = {
-        data[0]: (text, trace.marker.color)
+        data.partition("<br>")[0]: (text, trace.marker.color)
         for trace in figure.data
         for data, text in zip(trace.customdata, trace.text, strict=True)
     }
@@ -101,9 +104,18 @@ def test_the_zoos_picture_says_by_sign_what_it_says_by_colour(catalogue: Catalog
     assert len(points) == len(grid.cells) == len(figure.layout.shapes)
 
 
-def test_the_first_page_needs_no_torch() -> None:
-    code = "import app.explorer.shell, app.views.zoo, sys; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
+def test_the_zoos_table_links_every_counter_and_escapes_its_name() -> None:
+    table = zoo_table(zoo_grid([entry("a<b>&c/d", 100, 50), entry("e", 12, 12, position="nope")]))
+    assert 'href="behaviour?counter=a%3Cb%3E%26c%2Fd"' in table
+    assert "a&lt;b&gt;&amp;c/d" in table
+    assert "<b>" not in table
+    assert table.count("<td><a") == 2
+    assert f'style="background: {LOOKS["ends, as in the paper"][0]}">12.0 / 12.0<br>·' in table
+
+
+def test_the_first_page_needs_neither_torch_nor_pandas() -> None:
+    code = "import app.explorer.shell, app.views.zoo, sys; print({'torch', 'pandas'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
 
 
 def slow_square(counter: Counter, number: int) -> int:
@@ -173,9 +185,18 @@ def test_explore_passes_its_options_on(tmp_path: Path, capsys: pytest.CaptureFix
 def test_the_zoo_page_filters_by_folder_and_lists_broken_files(open_page: Any, figures: Any) -> None:
     app = open_page("zoo")
     assert [row[0] for row in app.table[0].value.itertuples(index=False)] == ["cut", "foreign"]
-    everything = figures(app)[0]
+    everything = _linked(app)
+    assert len(everything) > 50
     app.text_input(key="folder").input("mod10").run()
-    assert len(figures(app)[0]["layout"]["shapes"]) < len(everything["layout"]["shapes"])
+    assert {name.split("/")[0] for name in _linked(app)} == {"mod10"}
+    app.toggle(key="picture").set_value(True).run()
+    assert len(figures(app)[0]["layout"]["shapes"]) == len(_linked(app))
     app.text_input(key="folder").input("/etc").run()
     assert "countlens explore --folder /etc" in app.warning[0].value
-    assert figures(app)[0] == everything
+    assert _linked(app) == everything
+
+
+def _linked(app: Any) -> list[str]:
+    """The counters that the zoo's table links to."""
+    tables = [element.proto.body for element in app.get("html") if "class='zoo'" in element.proto.body]
+    return [unquote(name) for name in re.findall(r"behaviour\?counter=([^\"]+)", tables[0])]

@@ -19,7 +19,7 @@ OF_COUNTER = [path for path, page in PAGES.items() if page.of_counter]
 def test_every_page_draws_a_counter_or_says_why_not(
     path: str, counter: str, open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page(path, counter=counter)
+    app = open_page(path, counter=counter, picture="true")
     assert not app.exception
     assert app.title[0].value == PAGES[path].title
     shown = figures(app)
@@ -60,7 +60,7 @@ def test_the_code_on_a_page_draws_its_figures_again(
     figures: Callable[[Any], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = open_page(path, counter=TRANSFORMER)
+    app = open_page(path, counter=TRANSFORMER, picture="true")
     drawn: list[go.Figure] = []
     monkeypatch.setattr(go.Figure, "show", lambda figure: drawn.append(figure))  # noqa: PLW0108 - a method of a list is none of a figure
     snippets = [block.value for block in app.code if "figure.show()" in block.value]
@@ -75,8 +75,8 @@ def test_the_code_on_a_page_draws_its_figures_again(
 def test_nonsense_in_the_url_opens_the_default_view_with_a_note(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    default = figures(open_page("zoo"))
-    app = open_page("zoo", counter="../../etc/passwd", versus="\x00<b>", step="-1")
+    default = figures(open_page("zoo", picture="true"))
+    app = open_page("zoo", counter="../../etc/passwd", versus="\x00<b>", step="-1", picture="true")
     assert not app.exception
     assert figures(app) == default
     assert app.sidebar.selectbox[0].value == TRANSFORMER

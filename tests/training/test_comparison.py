@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import training.comparison
+import training.agreement
 from models.errors import CountLensError
 from models.find import SHIPPED
-from training.comparison import Accuracy, ComparedCell, Comparison, Share, agreement, compare
+from training.agreement import Accuracy, agreement
+from training.comparison import ComparedCell, Comparison, Share, compare
 from training.differences import Difference, read_differences, reason_for, stale_values
 from training.paper import PAPER_TABLES, PaperCell, paper_cells
 from training.score_table import ScoreRow, read_scores
@@ -92,7 +93,7 @@ def test_the_papers_own_numbers_agree_with_it_everywhere() -> None:
 def test_another_threshold_gives_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row_of(APE, 100.0, 90.0)]
     assert compare(rows).differing
-    monkeypatch.setattr(training.comparison, "SUCCESS", 90.0)
+    monkeypatch.setattr(training.agreement, "SUCCESS", 90.0)
     assert not compare(rows).differing
 
 

@@ -13,7 +13,7 @@ from models.config import POSITION_NAMES
 from models.errors import CountLensError
 from models.families import FAMILIES
 from models.info import CheckpointInfo
-from training.comparison import agreement
+from training.agreement import agreement
 from training.paper import PAPER_TABLES, PaperCell, paper_cells, paper_numbers, paper_numbers_of
 from training.tasks import TASKS, make_task
 

@@ -1,0 +1,23 @@
+"""Whether our number and the paper's are on the same side of success."""
+
+from typing import Literal, NamedTuple
+
+SUCCESS = 95.0  # percent; judged at one digit after the point, as the paper prints its numbers
+Agreement = Literal["both succeed", "both fail", "differ"]
+
+
+class Accuracy(NamedTuple):
+    """Percent, in and out of distribution."""
+
+    ind: float
+    ood: float
+
+
+def agreement(ours: float, paper: float) -> Agreement:
+    """How two accuracies compare.
+
+    >>> agreement(98.6, 100.0), agreement(10.0, 11.8), agreement(77.9, 100.0)
+    ('both succeed', 'both fail', 'differ')
+    """
+    succeed = [round(accuracy, 1) >= SUCCESS for accuracy in (ours, paper)]
+    return "both succeed" if all(succeed) else "differ" if any(succeed) else "both fail"
