@@ -1,15 +1,16 @@
 """Where each token of a row looks: heat maps of queries by keys, one a head."""
 
 import math
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from app.figures.style import SEQUENTIAL, SHARES_SCALE, dress
 from probes.attention_row import AttentionRow
 
 HEADS_A_LINE = 4
+BETWEEN_COLUMNS, BETWEEN_LINES = 0.02, 0.24  # of the whole
 PANEL_PIXELS, ALONE_PIXELS = 190, 360
 SATURATES = 0.98  # share of the cells whose colours tell them apart
 
@@ -39,39 +40,66 @@ def scores_figure(row: AttentionRow, head: int | None = None) -> go.Figure:
 def _heat_maps(
     row: AttentionRow, values: np.ndarray, head: int | None, name: str, scale: dict[str, object]
 ) -> go.Figure:
+    """One map a head. The layout is written out, for subplots made one by one take ten times as long to build."""
     heads = range(len(values)) if head is None else [head]
     n_lines, n_columns = math.ceil(len(heads) / HEADS_A_LINE), min(len(heads), HEADS_A_LINE)
-    figure = make_subplots(
-        n_lines,
-        n_columns,
-        subplot_titles=[f"H{number}" for number in heads],
-        shared_xaxes=True,
-        shared_yaxes=True,
-        horizontal_spacing=0.02,
-        vertical_spacing=0.24 / n_lines,
-    )
-    names = [f"{place}: {token.replace('<', '&lt;')}" for place, token in enumerate(row.tokens, start=1)]
-    for place, table in enumerate(values):
-        figure.add_heatmap(
-            x=names,
-            y=names,
-            z=table,
-            coloraxis="coloraxis",
-            hoverongaps=False,
-            hovertemplate=f"query %{{y}}, key %{{x}}: {name} %{{z:.3g}}<extra></extra>",
-            row=place // HEADS_A_LINE + 1,
-            col=place % HEADS_A_LINE + 1,
-        )
     alone = len(heads) == 1
-    axis = {"type": "category", "showgrid": False, "tickfont_size": 10, "nticks": 10 if alone else 4}
-    # Where there is no room for the names of keys, those of queries beside them are the same.
-    figure.update_xaxes(**axis, tickangle=0, constrain="domain", showticklabels=alone)
-    figure.update_yaxes(**axis, autorange="reversed", scaleanchor="x" if alone else None, constrain="domain")
-    figure.update_xaxes(title="key", row=n_lines)
-    figure.update_yaxes(title="query", col=1)
-    bar = {"title": name, "thickness": 14}
+    names = [f"{place}: {token.replace('<', '&lt;')}" for place, token in enumerate(row.tokens, start=1)]
+    axis = {"type": "category", "showgrid": False, "tickfont": {"size": 10}, "nticks": 10 if alone else 4}
+    maps: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"annotations": []}
+    for place, table in enumerate(values):
+        line, column = divmod(place, HEADS_A_LINE)
+        number = "" if place == 0 else str(place + 1)
+        left, right = _share(column, n_columns, BETWEEN_COLUMNS)
+        bottom, top = _share(n_lines - 1 - line, n_lines, BETWEEN_LINES / n_lines)
+        maps.append(
+            {
+                "type": "heatmap",
+                "x": names,
+                "y": names,
+                "z": table,
+                "xaxis": f"x{number}",
+                "yaxis": f"y{number}",
+                "coloraxis": "coloraxis",
+                "hoverongaps": False,
+                "hovertemplate": f"query %{{y}}, key %{{x}}: {name} %{{z:.3g}}<extra></extra>",
+            }
+        )
+        # Where there is no room for the names of keys, those of queries beside them are the same.
+        layout[f"xaxis{number}"] = axis | {
+            "domain": [left, right],
+            "anchor": f"y{number}",
+            "tickangle": 0,
+            "constrain": "domain",
+            "showticklabels": alone,
+            "title": {"text": "key" if place + HEADS_A_LINE >= len(heads) else ""},
+        }
+        layout[f"yaxis{number}"] = axis | {
+            "domain": [bottom, top],
+            "anchor": f"x{number}",
+            "autorange": "reversed",
+            "constrain": "domain",
+            "scaleanchor": "x" if alone else None,
+            "showticklabels": column == 0,
+            "title": {"text": "query" if column == 0 else ""},
+        }
+        at = {"x": (left + right) / 2, "y": top, "xref": "paper", "yref": "paper", "yanchor": "bottom"}
+        layout["annotations"].append(at | {"text": f"H{heads[place]}", "showarrow": False})
     height = 90 + (ALONE_PIXELS if alone else PANEL_PIXELS * n_lines)
-    return figure.update_layout(coloraxis=scale | {"colorbar": bar}, height=height)
+    layout |= {"coloraxis": scale | {"colorbar": {"title": name, "thickness": 14}}, "height": height}
+    return go.Figure({"data": maps, "layout": layout})
+
+
+def _share(place: int, places: int, between: float) -> tuple[float, float]:
+    """Where one of several equal parts of a unit begins and ends, with gaps between them.
+
+    >>> _share(1, 2, 0.2)
+    (0.6, 1.0)
+    """
+    width = (1 - between * (places - 1)) / places
+    start = place * (width + between)
+    return round(start, 4), round(start + width, 4)
 
 
 def _what(row: AttentionRow, head: int | None) -> str:

@@ -26,7 +26,8 @@ STYLE = f"""<style>
 .zoo a {{ display: block; padding: 0.3rem 0.2rem; border-radius: 3px; color: {ON_CELL}; text-decoration: none }}
 .zoo a:hover, .zoo a:focus {{ outline: 2px solid #0072B2 }}
 .zoo p {{ font-size: 0.8rem; margin: 0.5rem 0 0 }}
-.zoo span {{ color: {ON_CELL}; padding: 0.1rem 0.5rem; border-radius: 3px; margin-right: 0.8rem; display: inline-block }}
+.zoo span {{ color: {ON_CELL}; padding: 0.1rem 0.5rem; border-radius: 3px; margin-right: 0.8rem }}
+.zoo span {{ display: inline-block }}
 </style>"""
 
 
