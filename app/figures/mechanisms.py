@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from app.figures.style import OTHER_COLOUR, SHARES_SCALE, SPLIT_COLOURS, dress
+from app.figures.style import INK, OTHER_COLOUR, SHARES_SCALE, SPLIT_COLOURS, dress
 from probes.mechanisms import HOLDS, Mechanisms, Tested
 from probes.rows import Interval
 from probes.transplants import StateIsCount
@@ -50,10 +50,11 @@ def places_figure(result: Mechanisms) -> go.Figure:
         ygap=1,
     )
     figure = go.Figure(heat)
-    figure.update_yaxes(autorange="reversed")
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_xaxes(automargin=True)
     best = frame.loc[frame["accuracy"].idxmax()]
     alt = f"Share of swaps that come out, by variable and place; most at {best['place']} for {best['claim']}."
-    return dress(figure, alt, height=max(320, 18 * len(table) + 160), margin={"l": 190, "r": 20, "t": 30, "b": 130})
+    return dress(figure, alt, height=max(320, 18 * len(table) + 160), margin={"l": 10, "r": 10, "t": 30, "b": 10})
 
 
 def transplant_figure(result: StateIsCount) -> go.Figure:
@@ -92,6 +93,7 @@ def _shares(
             error_x={
                 "type": "data",
                 "symmetric": False,
+                "color": INK,
                 "array": [interval.high - interval.value for _, interval, _ in bars],
                 "arrayminus": [interval.value - interval.low for _, interval, _ in bars],
             },
@@ -102,13 +104,22 @@ def _shares(
     )
     for name, shares in nulls.items():
         symbol, title = NULLS[name]
-        marker = {"symbol": symbol, "size": 9, "color": SPLIT_COLOURS["ood"], "line": {"width": 2}}
+        marker = {
+            "symbol": symbol,
+            "size": 9,
+            "color": SPLIT_COLOURS["ood"],
+            "line": {"width": 2, "color": SPLIT_COLOURS["ood"]},
+        }
         figure.add_scatter(x=list(shares), y=places, mode="markers", name=title, marker=marker)
     figure.add_vline(x=HOLDS, line_dash="dot", line_color=FAILED)
     figure.update_yaxes(
-        tickmode="array", tickvals=places, ticktext=[label for label, _, _ in bars], autorange="reversed"
+        tickmode="array",
+        tickvals=places,
+        ticktext=[label for label, _, _ in bars],
+        autorange="reversed",
+        automargin=True,
     )
     figure.update_xaxes(range=[0, 1.04], tickformat=".0%", title="comes out as predicted")
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
     height = 26 * len(bars) + 130
-    return dress(figure, alt, height=height, legend=legend, margin={"l": 260, "r": 20, "t": 40, "b": 50})
+    return dress(figure, alt, height=height, legend=legend, margin={"l": 10, "r": 10})
