@@ -29,7 +29,7 @@ def show(catalogue: Catalogue) -> dict[str, str]:
     with place:
         st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
         st.html(zoo_table(grid))
-        alt_texts = _picture(grid) if state.toggle("picture", "As a picture, to take away") else {}
+        alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
     if shown.broken:
         st.markdown(f"**Broken files: {len(shown.broken)}**")
         st.table({"counter": [e.name for e in shown.broken], "why": [e.broken for e in shown.broken]})

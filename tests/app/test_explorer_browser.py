@@ -12,7 +12,7 @@ from app.explorer.registry import PAGES
 
 DEFAULT = next(iter(PAGES))
 VIEW = "counter=mod10%2Fape-2L%2Fseed2&versus=mod10%2Flstm-1L%2Fseed0"
-PICTURE = "&picture=true"  # the zoo draws one when it is asked to
+PICTURE = "&drawn=true"  # the zoo draws one when it is asked to
 
 
 def address(path: str) -> str:

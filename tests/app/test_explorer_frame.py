@@ -189,7 +189,7 @@ def test_the_zoo_page_filters_by_folder_and_lists_broken_files(open_page: Any, f
     assert len(everything) > 50
     app.text_input(key="folder").input("mod10").run()
     assert {name.split("/")[0] for name in _linked(app)} == {"mod10"}
-    app.toggle(key="picture").set_value(True).run()
+    app.toggle(key="drawn").set_value(True).run()
     assert len(figures(app)[0]["layout"]["shapes"]) == len(_linked(app))
     app.text_input(key="folder").input("/etc").run()
     assert "countlens explore --folder /etc" in app.warning[0].value

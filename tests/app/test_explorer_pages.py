@@ -11,6 +11,7 @@ from app.explorer.registry import PAGES
 from app.figures.style import ARCHITECTURE_COLOURS, INK, ON_DARK, dress, on_dark
 
 TRANSFORMER, RECURRENT = "mod10/ape-2L/seed2", "mod10/lstm-1L/seed0"
+DEFAULT = next(iter(PAGES))
 OF_COUNTER = [path for path, page in PAGES.items() if page.of_counter]
 
 
@@ -19,7 +20,7 @@ OF_COUNTER = [path for path, page in PAGES.items() if page.of_counter]
 def test_every_page_draws_a_counter_or_says_why_not(
     path: str, counter: str, open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page(path, counter=counter, picture="true")
+    app = open_page(path, counter=counter, drawn="true")
     assert not app.exception
     assert app.title[0].value == PAGES[path].title
     shown = figures(app)
@@ -60,7 +61,7 @@ def test_the_code_on_a_page_draws_its_figures_again(
     figures: Callable[[Any], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = open_page(path, counter=TRANSFORMER, picture="true")
+    app = open_page(path, counter=TRANSFORMER, drawn="true")
     drawn: list[go.Figure] = []
     monkeypatch.setattr(go.Figure, "show", lambda figure: drawn.append(figure))  # noqa: PLW0108 - a method of a list is none of a figure
     snippets = [block.value for block in app.code if "figure.show()" in block.value]
@@ -75,8 +76,8 @@ def test_the_code_on_a_page_draws_its_figures_again(
 def test_nonsense_in_the_url_opens_the_default_view_with_a_note(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    default = figures(open_page("zoo", picture="true"))
-    app = open_page("zoo", counter="../../etc/passwd", versus="\x00<b>", step="-1", picture="true")
+    default = figures(open_page("zoo", drawn="true"))
+    app = open_page("zoo", counter="../../etc/passwd", versus="\x00<b>", step="-1", drawn="true")
     assert not app.exception
     assert figures(app) == default
     assert app.sidebar.selectbox[0].value == TRANSFORMER
@@ -101,3 +102,14 @@ def test_black_and_ink_turn_light_on_a_dark_page_and_nothing_else_does() -> None
     assert dark.layout.font.color == ON_DARK
     assert (dark.layout.meta, dark.data[0].text) == (figure.layout.meta, ("black",))
     assert figure.data[0].line.color == ARCHITECTURE_COLOURS["nope"]
+
+
+@pytest.mark.parametrize("counter", [TRANSFORMER, RECURRENT])
+def test_a_session_walks_through_all_pages_and_back(counter: str, open_page: Callable[..., Any]) -> None:
+    app = open_page(DEFAULT, counter=counter)
+    for path in (*PAGES, *reversed(PAGES)):  # a widget's name must mean the same kind of value on every page
+        app.switch_page(f"views/{PAGES[path].module}.py")
+        app.run()
+        assert not app.exception
+        assert app.title[0].value == PAGES[path].title
+        assert app.sidebar.selectbox[0].value == counter
