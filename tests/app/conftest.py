@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next((path for path in map(shutil.which, ("chromium", "google-chrome", "chrome")) if path), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Streamlit looks for its own address first below the page's, and the browser notes that there is nothing.
 LOOKS_FOR_ITSELF = ("_stcore/health", "_stcore/host-config")
 
@@ -38,6 +39,8 @@ def open_page(more_counters: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     from app.explorer.registry import PAGES
 
     monkeypatch.setattr(sys, "argv", ["main.py", "--folder", str(more_counters)])
+    # A script that is run by AppTest becomes `__main__`, which processes that other tests spawn would then run again.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def open_(path: str, **parameters: str) -> AppTest:
         app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120)
@@ -88,7 +91,7 @@ def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium (Debian: apt install chromium)")
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
 

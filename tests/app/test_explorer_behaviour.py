@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.figures.row import ACROSS, row_figure
-from app.figures.style import WRONG_COLOUR
+from app.figures.cells import WRONG_COLOUR
 from probes.answers import Answers
 
 ANSWERS = Answers(

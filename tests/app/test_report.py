@@ -2,9 +2,9 @@
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,8 +15,6 @@ from training.config import ModelOptions, OptimiserOptions, RecordOptions, TaskO
 from training.loop import train
 from training.presets import resolve
 from training.run import RunFolder
-
-CHROMIUM = next((path for path in map(shutil.which, ("chromium", "google-chrome", "chrome")) if path), None)
 
 
 def small_run(path: Path, **model: object) -> Path:
@@ -124,24 +122,18 @@ def test_one_probe_on_the_command_line(runs: dict[str, Path], capsys: pytest.Cap
 
 
 @pytest.fixture
-def page(written: Path) -> Iterator[tuple[object, list[str]]]:
+def page(written: Path, browser: Any) -> Iterator[tuple[object, list[str]]]:
     """The report in a browser that has no network, and what its console says."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt install chromium)")
-    with playwright.sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
-        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
-        page = context.new_page()
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))
-        page.goto((written / "report.html").as_uri())
-        page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 0")
-        yield page, said
-        browser.close()
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))
+    page.goto((written / "report.html").as_uri())
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 0")
+    yield page, said
+    context.close()
 
 
 def test_the_page_opens_offline_and_draws_everything(page: tuple[object, list[str]], written: Path) -> None:
