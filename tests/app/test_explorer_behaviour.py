@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.figures.row import ACROSS, row_figure
 from app.figures.cells import WRONG_COLOUR
+from app.figures.row import ACROSS, row_figure
 from probes.answers import Answers
 
 ANSWERS = Answers(
