@@ -349,8 +349,12 @@ def _curve(values: Float[Tensor, "query"]) -> Float[Tensor, "query power"]:
 
 def span(effects: Float[Tensor, "_ d"]) -> Basis:
     """Orthonormal directions that hold nearly all of the effects, and no more than ten values can span."""
-    energy, directions = torch.linalg.eigh(effects.T @ effects)
-    energy, directions = energy.flip(0).clamp(min=0), directions.flip(1)
+    if len(effects) < effects.shape[1]:  # few effects in many directions, such as those of a state
+        _, singular, across = torch.linalg.svd(effects, full_matrices=False)
+        energy, directions = singular**2, across.T
+    else:
+        energy, directions = torch.linalg.eigh(effects.T @ effects)
+        energy, directions = energy.flip(0).clamp(min=0), directions.flip(1)
     share = energy.cumsum(0) / energy.sum().clamp(min=1e-30)
     rank = min(int((share < EXPLAINED).sum()) + 1, MAX_RANK, len(energy))
     return directions[:, :rank].float().contiguous()

@@ -80,13 +80,17 @@ def wilson(
     return centre - half, centre + half
 
 
-def share_interval(right: Bool[Tensor, "judged"]) -> Interval:
-    """The share that is right, with Wilson's interval; where nothing is judged it may be anything."""
+def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None) -> Interval:
+    """The share that is right, with Wilson's interval; where nothing is judged it may be anything.
+
+    Where several judged answers go together, `independent` says how many do not: the interval is as wide as theirs.
+    """
     if len(right) == 0:
         return Interval(0.0, 0.0, 1.0)
-    hits, total = np.array([float(right.sum())]), np.array([float(len(right))])
-    low, high = wilson(hits, total)
-    return Interval(float(hits[0] / total[0]), float(low[0]), float(high[0]))
+    share = float(right.double().mean())
+    total = np.array([float(len(right) if independent is None else independent)])
+    low, high = wilson(share * total, total)
+    return Interval(share, float(low[0]), float(high[0]))
 
 
 def bootstrap(

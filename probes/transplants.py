@@ -177,7 +177,8 @@ def state_is_count(counter: Counter, pairs: int = PAIRS, seed: int = 0) -> State
         after = (column >= at[:, None]) & (column < at[:, None] + later)
         # Where both counts give one answer nothing is told.
         tells = after & (goes_on != stays) & (goes_on != NOT_SCORED) & (stays != NOT_SCORED)
-        return share_interval((answers == wanted)[tells])
+        # The answers after one transplant go together.
+        return share_interval((answers == wanted)[tells], independent=int(tells.any(1).sum()))
 
     return StateIsCount(
         task=task.name,
