@@ -18,18 +18,18 @@ from app.commands.explore import streamlit_command
 
 PORT = 8766
 ATTENTION, RECURRENT = "mod10%2Fape-2L%2Fseed2", "mod10%2Flstm-1L%2Fseed0"
-# Page: the counter and where it is, and the slider that is moved or the switch that is clicked.
-CHANGES = {
-    "behaviour": (ATTENTION, "length"),
-    "first-token": (ATTENTION, "read"),
-    "pid-pca": (ATTENTION, "modulus"),
-    "attention": (ATTENTION, "shift"),
-    "bos-ablation": (ATTENTION, "L0"),
-    "patching": (ATTENTION, "position"),
-    "patching ": (ATTENTION, "length"),  # another map, not only another cell
-    "states": (RECURRENT, "source"),
-    "training": (ATTENTION, "moving"),
-}
+# A page, a counter, and the widget that is changed.
+CHANGES = (
+    ("behaviour", ATTENTION, "length"),
+    ("first-token", ATTENTION, "read"),
+    ("pid-pca", ATTENTION, "modulus"),
+    ("attention", ATTENTION, "shift"),
+    ("bos-ablation", ATTENTION, "L0"),
+    ("patching", ATTENTION, "position"),
+    ("patching", ATTENTION, "length"),  # another map, not only another cell
+    ("states", RECURRENT, "source"),
+    ("training", ATTENTION, "moving"),
+)
 # What the pictures hold, as one string.
 SEEN = """() => JSON.stringify([...document.querySelectorAll('.js-plotly-plot')].map(
     chart => [chart.data.map(trace => [trace.x, trace.y, trace.z, trace.text, trace.marker && trace.marker.color]),
@@ -107,10 +107,10 @@ def measure(browser: Any, changes: int) -> None:
     title, table = first_page(browser)
     print(f"first page of a server that is just up: title after {title:.1f} s, zoo after {table:.1f} s")
     print(f"and again, in another tab: {first_page(browser)[1]:.1f} s")
-    for path, (counter, widget) in CHANGES.items():
+    for path, counter, widget in CHANGES:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(120_000)
-        page.goto(f"http://localhost:{PORT}/{path.strip()}?counter={counter}")
+        page.goto(f"http://localhost:{PORT}/{path}?counter={counter}")
         page.wait_for_selector("h1")
         settle(page)
         times = []
@@ -120,7 +120,7 @@ def measure(browser: Any, changes: int) -> None:
             times.append(change(page, widget, forth))
             settle(page)
         print(
-            f"{path.strip():13} {widget:9} median {statistics.median(times):4.0f} ms, "
+            f"{path:13} {widget:9} median {statistics.median(times):4.0f} ms, "
             f"quickest {min(times):4.0f}, slowest {max(times):4.0f}",
             flush=True,
         )

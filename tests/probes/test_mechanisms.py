@@ -14,7 +14,7 @@ from models.handbuilt import Layout
 from models.info import CheckpointInfo
 from models.transformer import Block, Transformer
 from probes.handbuilt import handbuilt_counter
-from probes.hypotheses import MODULAR, Hypothesis, answer_ids
+from probes.hypotheses import MODULAR, answer_ids
 from probes.mechanisms import AS_IT_IS, Mechanisms, mechanisms
 from probes.result import NotApplicable
 from training.tasks import NOT_SCORED, Task, make_task, task_settings
@@ -148,13 +148,13 @@ def test_the_sign_that_the_paper_prints_is_rejected() -> None:
     assert scores(result)["printed"] < FALSE_AT_MOST
 
 
-def test_a_variable_that_is_not_there_sinks_its_hypothesis() -> None:
-    right = MODULAR["first_position"]
-    own, first = right.variables
-    # The same outcome from a variable that the counter does not have: own minus half the distance, and so on.
-    half = replace(first, name="half", value=lambda query: query.first + query.distance / 2 + 0.0)
-    wrong = Hypothesis("", "", (own, half), lambda values: values["own"] - values["half"])
-    result = mechanisms(handbuilt_counter("first_position", make_task("mod10", bos=True)), {"wrong": wrong})
+def test_an_algorithm_that_answers_alike_is_rejected_by_its_swaps_alone() -> None:
+    counter = handbuilt_counter("first_position", make_task("mod10", bos=True))
+    result = mechanisms(counter, {"mean_position": MODULAR["mean_position"]})
+    as_it_is, *swaps = result.hypotheses[0].claims
+    assert as_it_is.holds
+    assert as_it_is.accuracy.value == 1
+    assert not any(claim.holds for claim in swaps)
     assert result.winner is None
 
 
