@@ -99,7 +99,7 @@ class RecurrentConfig(CounterConfig):
     """What the recurrent families share. They have no positions: position ids are accepted and ignored."""
 
     embed_std: float = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
-    dropout: float = 0.0  # on what a block adds, while training
+    dropout: float = 0.0  # while training; each family says where
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,13 +117,26 @@ class RecurrentConfig(CounterConfig):
 
 
 @dataclass(frozen=True)
-class RNNConfig(RecurrentConfig):
-    """A plain Elman RNN (tanh) stack: no norm, no residual stream."""
+class StackConfig(RecurrentConfig):
+    """A plain stack of recurrent layers: no norm, no residual stream. Dropout is torch's own, between layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dropout > 0 and self.n_layers == 1:
+            raise CountLensError(
+                f"dropout={self.dropout} would do nothing: it stands between layers, and n_layers=1. "
+                "Use dropout=0 or at least 2 layers"
+            )
 
 
 @dataclass(frozen=True)
-class LSTMConfig(RecurrentConfig):
-    """A plain LSTM stack: no norm, no residual stream."""
+class RNNConfig(StackConfig):
+    """A plain Elman RNN (tanh) stack."""
+
+
+@dataclass(frozen=True)
+class LSTMConfig(StackConfig):
+    """A plain LSTM stack."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def selective(**model: Any) -> TrainConfig:
     return resolve(
         TrainConfig(
             data=TaskOptions(task="selective", train_length=20, ood_length=30),
-            model=ModelOptions(n_layers=1, d_model=8, **model),
+            model=ModelOptions(**{"n_layers": 1, "d_model": 8} | model),
             optimiser=OptimiserOptions(batch_size=8),
         )
     )
@@ -45,7 +45,7 @@ def test_timing_takes_real_steps_and_leaves_nothing(
     tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dropout = {} if family == "transformer" else {"dropout": 0.5}
+    dropout = {} if family == "transformer" else {"dropout": 0.5, "n_layers": 2}
     measured = time_run(selective(family=family, **dropout), seconds_budget=0.1)
     assert measured.step > 0
     assert measured.evaluation > 0
@@ -115,7 +115,7 @@ def test_equal_rows_which_are_computed_once_are_not_multiplied(monkeypatch: pyte
     measured = time_run(config)
     assert measured.step == 1
     assert measured.evaluation == 2
-    with_dropout = replace(config, model=ModelOptions(family="lstm", n_layers=1, d_model=8, dropout=0.5))
+    with_dropout = replace(config, model=ModelOptions(family="lstm", n_layers=2, d_model=8, dropout=0.5))
     assert time_run(resolve(with_dropout)).step == 8
 
 
