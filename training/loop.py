@@ -166,7 +166,7 @@ class Trainer:
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
         loss = loss_of(logits, batch)
         parts.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss + parts.counter.penalty(logits, batch.weights)).backward()
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
         for group in parts.optimiser.param_groups:
             group["lr"] = group["peak_lr"] * lr_factor(self.step, options)

@@ -297,7 +297,6 @@ def test_fresh_weights_are_those_of_the_authors() -> None:
     mixer = counter.blocks[3].mixer
     assert torch.allclose(-mixer._A(), torch.arange(1.0, 17).expand(256, 16))
     assert torch.equal(mixer.D, torch.ones(256))
-    assert torch.equal(mixer.conv1d.bias, torch.zeros(256))
     dt = nn.functional.softplus(mixer.dt_proj.bias)
     assert 1e-3 * 0.999 < dt.min() < 1.5e-3
     assert 0.07 < dt.max() < 0.1001
@@ -305,6 +304,7 @@ def test_fresh_weights_are_those_of_the_authors() -> None:
     for weight, bound in (
         (mixer.in_proj.weight, 128**-0.5),
         (mixer.conv1d.weight, 4**-0.5),
+        (mixer.conv1d.bias, 4**-0.5),
         (mixer.x_proj.weight, 256**-0.5),
         (mixer.dt_proj.weight, 8**-0.5),
         (mixer.out_proj.weight, 256**-0.5 / 2),
