@@ -173,8 +173,8 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         """Optimiser groups; a family with settings of its own overrides this."""
         return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]
 
-    def penalty(self, logits: Logits, weights: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-        """What training adds to the loss besides the cross-entropy; `weights` says how many rows each row stands for.
+    def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+        """What training adds to the mean cross-entropy; `weights` says how many tokens each token stands for.
 
         Nothing, unless the family is trained with such a term.
         """

@@ -291,10 +291,10 @@ class RWKV6(Recurrent):
             assert isinstance(block, RWKV6Block)
             block.init_weights(generator)
 
-    def penalty(self, logits: Logits, weights: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
         """Pulls the largest logit of every position towards 0: the reference's L2Wrap, as a term of the loss."""
         largest = logits.float().max(-1).values
-        return MAX_LOGIT_PENALTY / 2 * (largest.square().mean(1) * weights).sum() / weights.sum()
+        return MAX_LOGIT_PENALTY / 2 * (largest.square() * weights).sum() / weights.sum()
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
         """The large matrices decay, nothing else does, and the base of the decays learns twice as fast."""

@@ -9,6 +9,8 @@ from torch import Tensor
 from models.errors import CountLensError
 from training.config import DeviceOptions
 
+AUTOCAST_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 def choose_device(name: str) -> torch.device:
     """The device of this name; `auto` is CUDA, else Apple's, else the CPU."""
@@ -40,11 +42,26 @@ def _default_generator(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[device.index or 0]
 
 
+def scaler_state(scaler: torch.amp.GradScaler) -> Tensor:
+    """The loss scale, and for how many steps it has not overflowed."""
+    state = scaler.state_dict()
+    return torch.tensor([state["scale"], state["_growth_tracker"]], dtype=torch.float64)
+
+
+def restore_scaler(scaler: torch.amp.GradScaler, state: Tensor) -> None:
+    """The inverse of `scaler_state`."""
+    scale, tracker = state.tolist()
+    scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": int(tracker)})
+
+
 def prepare(options: DeviceOptions) -> torch.device:
     """Sets the number of threads and returns the device; refuses options that it does not support."""
     device = choose_device(options.device)
-    if options.bf16 and device.type != "cuda":
-        raise CountLensError(f"--bf16 is for CUDA, and this run is on {device.type}: leave it out")
+    if options.bf16 and options.precision == "fp16":
+        raise CountLensError("--bf16 and --precision fp16 exclude each other: give one")
+    if options.autocast != "fp32" and device.type != "cuda":
+        option = "--bf16" if options.bf16 else f"--precision {options.precision}"
+        raise CountLensError(f"{option} is for CUDA, and this run is on {device.type}: leave it out")
     if device.type == "cpu":
         torch.set_num_threads(options.threads)
     return device

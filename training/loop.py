@@ -17,7 +17,14 @@ from models.families import build_counter
 from models.info import CheckpointInfo
 from training.batches import Batch, draw_batch, merge_equal_rows
 from training.config import OptimiserOptions, TrainConfig
-from training.device import dropout_state, dropout_stream, prepare
+from training.device import (
+    AUTOCAST_DTYPES,
+    dropout_state,
+    dropout_stream,
+    prepare,
+    restore_scaler,
+    scaler_state,
+)
 from training.evaluate import Scores, evaluate
 from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
@@ -26,6 +33,7 @@ from training.run import RunFolder, TrainState
 from training.tasks import NOT_SCORED, Task, task_settings
 
 EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
+SCORE_NAMES = ("ind", "ood", "aux")
 SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evaluation
 
 
@@ -100,6 +108,8 @@ class Trainer:
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
+        # Halves of 16 bits cannot hold small gradients: the loss is scaled up for them.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.hardware.autocast == "fp16")
         # On a GPU one shape is worth more; with dropout equal rows are not treated equally.
         dropout = self.config.model.dropout or 0.0
         self.merges_rows = self.parts.task.rows_repeat and self.device.type == "cpu" and dropout == 0
@@ -126,7 +136,9 @@ class Trainer:
         )
         started = time.perf_counter() - self.seconds
         saved = self.seconds
-        scores: dict[str, float] = {}
+        # A run that was stopped after its last evaluation has its scores from there.
+        recorded = self.run.metrics()[-1:]
+        scores: dict[str, float] = {name: line[name] for line in recorded for name in SCORE_NAMES if name in line}
         with bar, self.writer, dropout_stream(self.device, self.dropout), stop_requested() as stopping:
             while self.step < self.steps:
                 loss = self.advance()
@@ -162,15 +174,19 @@ class Trainer:
             batch = merge_equal_rows(batch, parts.counter.ignores_positions)
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.hardware.bf16):
+        precision = self.config.hardware.autocast
+        with torch.autocast(self.device.type, AUTOCAST_DTYPES[precision], enabled=precision != "fp32"):
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
         loss = loss_of(logits, batch)
         parts.optimiser.zero_grad(set_to_none=True)
-        (loss + parts.counter.penalty(logits, batch.weights)).backward()
+        weights = batch.weights[:, None].expand(batch.label_ids.shape)
+        self.scaler.scale(loss + parts.counter.penalty(logits, weights)).backward()
+        self.scaler.unscale_(parts.optimiser)
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
         for group in parts.optimiser.param_groups:
             group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
-        parts.optimiser.step()
+        self.scaler.step(parts.optimiser)
+        self.scaler.update()
         self.step += 1
         return loss.detach()
 
@@ -218,6 +234,8 @@ class Trainer:
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
         tensors["generator"] = self.parts.generator.get_state()
         tensors["dropout"] = dropout_state(self.device)
+        if self.scaler.is_enabled():
+            tensors["scaler"] = scaler_state(self.scaler)
         return TrainState(
             self.step,
             self.seconds,
@@ -241,6 +259,8 @@ class Trainer:
         self.parts.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.parts.generator.set_state(state.tensors["generator"])
         self.dropout = state.tensors["dropout"]
+        if self.scaler.is_enabled():
+            restore_scaler(self.scaler, state.tensors["scaler"])
 
 
 def _final_scores(run: RunFolder) -> Scores:

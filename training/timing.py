@@ -81,7 +81,9 @@ def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
         device = choose_device(options.device)
     except CountLensError:
         device, options = choose_device("auto"), replace(options, device="auto")
-    options = replace(options, bf16=options.bf16 and device.type == "cuda", compile=False)
+    if device.type != "cuda":
+        options = replace(options, precision="fp32", bf16=False)
+    options = replace(options, compile=False)
     return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
 
 

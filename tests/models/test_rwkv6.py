@@ -493,15 +493,15 @@ def test_the_penalty_has_the_gradient_of_the_references_l2wrap() -> None:
     every, merged = logits_of(counter, token_ids[row_of]), logits_of(counter, token_ids)
     theirs = gradients(L2Wrap.apply(every.sum() * 0, every))
     assert max(gradient.abs().max() for gradient in theirs) > 1e-6
-    for logits, weights in ((every, torch.ones(6)), (merged, torch.tensor([3.0, 1.0, 2.0]))):
-        ours = gradients(counter.penalty(logits, weights))
+    for logits, weights in ((every, torch.ones(6, 1)), (merged, torch.tensor([[3.0], [1.0], [2.0]]))):
+        ours = gradients(counter.penalty(logits, weights.expand(-1, 12)))
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-9)
 
 
 def test_other_families_are_trained_without_a_penalty() -> None:
     counter = build_counter(LSTMConfig(13), torch.Generator().manual_seed(0))
-    assert counter.penalty(torch.randn(2, 3, 13), torch.ones(2)) == 0
+    assert counter.penalty(torch.randn(2, 3, 13), torch.ones(2, 3)) == 0
 
 
 def test_autocast_leaves_the_recurrence_in_full_precision() -> None:
