@@ -19,7 +19,7 @@ Any option of `countlens train` is a key, with _ for - in its name.
 import itertools
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -28,7 +28,7 @@ from models.config import POSITION_NAMES
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
-from training.presets import resolve, run_name
+from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 
@@ -71,36 +71,41 @@ def expand(cells: list[Cell]) -> list[SweepRun]:
     runs: dict[str, SweepRun] = {}
     origin: dict[str, str] = {}
     for number, cell in enumerate(cells, 1):
-        for choice in _choices(cell, f"cell {number}"):
-            where = f"cell {number} ({', '.join(f'{key} = {_shown(value)}' for key, value in choice.items())})"
+        for choice, seeds in _choices(cell, f"cell {number}"):
+            shown = (f"{key} = {_shown(value)}" for key, value in (choice | {"seed": seeds[0]}).items())
+            where = f"cell {number} ({', '.join(shown)})"
             try:
-                config = _config(choice)
-                run = SweepRun(run_name(config), resolve(config))
+                for seed in seeds:
+                    _check_seed(seed)
+                config = resolve(_config(choice))
+                name = cell_name(config)
             except CountLensError as error:
                 raise CountLensError(f"{where}: {error}") from error
-            if run.name in runs and runs[run.name].config != run.config:
-                raise CountLensError(
-                    f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
-                )
-            runs.setdefault(run.name, run)
-            origin.setdefault(run.name, where)
+            for seed in seeds:
+                run = SweepRun(f"{name}/seed{seed}", replace(config, seed=seed))
+                if run.name in runs and runs[run.name].config != run.config:
+                    raise CountLensError(
+                        f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
+                    )
+                runs.setdefault(run.name, run)
+                origin.setdefault(run.name, where)
     return list(runs.values())
 
 
-def _choices(cell: Cell, where: str) -> Iterator[Cell]:
-    """One dict a run: the product over every key that has a list; seeds last, so that they lie side by side."""
+def _choices(cell: Cell, where: str) -> Iterator[tuple[Cell, list[Any]]]:
+    """The product over every key that has a list, each choice with its seeds: those cost nothing to resolve."""
     for key in cell:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
     seeds = cell.get("seeds", 1)
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         seeds = list(range(seeds))
-    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"} | {"seed": seeds}
-    for key, values in axes.items():
+    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"}
+    for key, values in (axes | {"seeds": seeds}).items():
         if not isinstance(values, list) or not values:
             raise CountLensError(f"{where}: {key} = {values!r} gives no run: give a value or a list of them")
     for values in itertools.product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))
+        yield dict(zip(axes, values, strict=True)), seeds
 
 
 def _axis(key: str, value: Any) -> Any:
@@ -111,7 +116,7 @@ def _axis(key: str, value: Any) -> Any:
 
 
 def _config(choice: Cell) -> TrainConfig:
-    """The config of one choice of values."""
+    """The config of one choice of values, with the default seed."""
     groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
     for key, value in choice.items():
         if key == "architecture":
@@ -123,10 +128,13 @@ def _config(choice: Cell) -> TrainConfig:
                 groups["data"][name] = _checked(name, length)
         elif key in OPTIONS:
             groups[OPTIONS[key][0]][key] = _checked(key, value)
-    seed, preset = choice["seed"], choice.get("preset", "small")
+    options = {group: GROUPS[group](**values) for group, values in groups.items()}
+    return TrainConfig(preset=choice.get("preset", "small"), **options)
+
+
+def _check_seed(seed: Any) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise CountLensError(f"seed {seed!r}: seeds are whole numbers from 0 on")
-    return TrainConfig(preset=preset, seed=seed, **{group: GROUPS[group](**values) for group, values in groups.items()})
 
 
 def architecture_options(name: Any) -> dict[str, str]:

@@ -79,17 +79,16 @@ def run_index(manifest: Manifest, index: int) -> None:
 def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
     """What the runs that are left would cost, here and on a GPU."""
     left = manifest.unfinished()
-    print(
-        estimate_sweep(
-            [run.config for run in left],
-            names=[run.name for run in left],
-            workers=workers or default_workers(),
-            gpu=gpu,
-            price_per_core_hour=price,
-            already_finished=len(manifest.runs) - len(left),
-            progress=sys.stderr.isatty(),
-        )
+    estimate = estimate_sweep(
+        [run.config for run in left],
+        names=[run.name for run in left],
+        workers=workers or default_workers(),
+        gpu=gpu,
+        price_per_core_hour=price,
+        already_finished=len(manifest.runs) - len(left),
+        progress=sys.stderr.isatty(),
     )
+    print("\n".join([*estimate.table(), *estimate.lines()]))
 
 
 def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:

@@ -94,6 +94,7 @@ def test_a_dry_run_prints_time_and_cost_and_leaves_nothing(grid: Path, capsys: p
     assert "FLOP" in out
     assert "a core hour" in out
     assert "on one h100" in out
+    assert "mod10/rnn-1L-8d-5to10-20steps " in out  # a line per cell
     assert not Path("runs").exists()
     assert "unknown GPU" in called(capsys, "sweep", grid, "--dry-run", "--gpu", "h10", code=2)
 

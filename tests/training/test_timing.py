@@ -10,11 +10,11 @@ import torch
 
 from training import timing
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
-from training.flops import evaluations
+from training.flops import evaluation_flops, evaluations, step_flops
 from training.loop import train
 from training.presets import resolve
 from training.run import RunFolder
-from training.timing import Timing, time_run
+from training.timing import Timing, extrapolate, step_work, time_run
 
 
 def selective(**model: Any) -> TrainConfig:
@@ -119,7 +119,32 @@ def test_equal_rows_which_are_computed_once_are_not_multiplied(monkeypatch: pyte
     assert time_run(resolve(with_dropout)).step == 8
 
 
+def test_what_was_not_timed_takes_as_much_longer_as_it_has_more_work() -> None:
+    timed, deeper = selective(), selective(n_layers=3)
+    seconds = Timing(step=1.0, evaluation=10.0, final=100.0)
+    assert extrapolate(seconds, timed, timed) == seconds
+    longer = extrapolate(seconds, timed, deeper)
+    assert longer.step == pytest.approx(step_flops(deeper) / step_flops(timed))
+    assert 2 < longer.step < 3  # the head is there once
+    assert longer.evaluation == pytest.approx(10 * longer.final / 100)
+    assert longer.evaluation == pytest.approx(10 * evaluation_flops(deeper, 256) / evaluation_flops(timed, 256))
+    wider_batch = replace(timed, optimiser=replace(timed.optimiser, batch_size=24))
+    assert extrapolate(seconds, timed, wider_batch).step == pytest.approx(3)
+
+
+def test_equal_rows_are_work_only_once() -> None:
+    data = TaskOptions(task="mod10", train_length=20, ood_length=21)
+    nope, ape = (
+        resolve(TrainConfig(data=data, model=ModelOptions(position=position, n_layers=1, d_model=8)))
+        for position in ("nope", "ape")
+    )
+    assert step_flops(nope) == step_flops(ape)
+    assert step_work(nope) < 0.5 * step_work(ape)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_sweep_for_a_gpu_can_be_planned_without_one() -> None:
     config = replace(selective(), hardware=DeviceOptions(device="cuda", bf16=True, compile=True))
-    assert time_run(config, seconds_budget=0.1).step > 0
+    measured = time_run(config, seconds_budget=0.1)
+    assert measured.step > 0
+    assert extrapolate(measured, config, config).step == pytest.approx(measured.step)
