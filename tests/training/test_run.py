@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,11 @@ from training.run import RunFolder
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """What a run left: file bytes, and metrics without the clock."""
+    """What a run left: the bytes of every file, and metrics without the clock."""
     left: dict[str, object] = {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.safetensors")
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in (".lock", "metrics.jsonl")
     }
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     left["metrics"] = [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
@@ -168,3 +171,68 @@ def test_snapshot_steps_are_log_spaced() -> None:
     assert snapshot_steps(1000, 0) == set()
     assert snapshot_steps(1000, 4) == {0, 1, 10, 100, 1000}
     assert snapshot_steps(1500, 1) == {0, 1, 1500}
+
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+FINISHED, BUSY, INTERRUPTED = 0, 2, 130  # exit codes of children
+
+
+def killing(folder: Path, plan: list[list[object]]) -> list[dict[str, Any]]:
+    """Carries out a plan of kill_runs.py and checks that every run ended as the undisturbed one, byte for byte."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    script = Path(__file__).with_name("kill_runs.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder), json.dumps(plan)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    whole = contents(folder / "whole")
+    assert {"model.safetensors", "last.safetensors", "snapshots/step-0000001.safetensors", "config.json"} < whole.keys()
+    runs = [run for index in range(len(plan)) for run in (folder / str(index)).iterdir()]
+    different = [run for run in runs if contents(run) != whole]
+    assert not different, done.stderr
+    return json.loads(done.stdout)
+
+
+def check_killing(reports: list[dict[str, Any]], plan: list[list[Any]]) -> None:
+    """Checks that the plan's kills took place, and that what came after them went well."""
+    for report, (kind, *values) in zip(reports, plan, strict=True):
+        if kind == "operations":
+            number, first, stride = values
+            ends = {-number} if number == signal.SIGKILL else {-number, INTERRUPTED}
+            ended = sum(code in ends for code in report["endings"])
+            assert len(report["endings"]) == len(range(first, report["operations"] + 1, stride))
+            # A signal that only asks comes too late after the last step; a kill never does.
+            assert ended == len(report["endings"]) if number == signal.SIGKILL else ended > 0.8 * len(report["endings"])
+            assert set(report["endings"]) <= ends | {FINISHED}
+            assert set(report["resumed"]) == {FINISHED}
+        elif kind == "random":
+            assert report["kills"] >= values[0]
+            assert set(report["resumed"]) == {FINISHED}
+        else:
+            assert len(report["endings"]) == values[0]
+            assert all(codes in ([FINISHED, FINISHED], [FINISHED, BUSY]) for codes in report["endings"])
+
+
+def test_signals_at_file_operations_random_kills_and_two_starters_end_byte_identical(tmp_path: Path) -> None:
+    plan: list[list[object]] = [["operations", number, 7 + 13 * i, 40] for i, number in enumerate(SIGNALS)]
+    plan += [["random", 5, 0], ["starters", 3]]
+    check_killing(killing(tmp_path, plan), plan)
+
+
+@pytest.mark.slow
+def test_signals_at_every_file_operation_end_byte_identical(tmp_path: Path) -> None:
+    plan: list[list[object]] = [["operations", number, 1, 1] for number in SIGNALS]
+    reports = killing(tmp_path, plan)
+    check_killing(reports, plan)
+    assert reports[0]["operations"] > 100
+
+
+@pytest.mark.slow
+def test_a_hundred_random_kills_and_forty_pairs_of_starters_end_byte_identical(tmp_path: Path) -> None:
+    plan: list[list[object]] = [["random", 100, 1], ["starters", 40]]
+    check_killing(killing(tmp_path, plan), plan)
