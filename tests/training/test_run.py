@@ -391,7 +391,7 @@ def killing(folder: Path, plan: list[list[object]]) -> list[dict[str, Any]]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=7200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
