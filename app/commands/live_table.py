@@ -12,7 +12,7 @@ from rich.table import Table
 
 from training.flops import run_flops
 from training.grid import SweepRun
-from training.manifest import Manifest, RunStatus, status_of
+from training.manifest import Manifest, RunStatus, last_line, status_of
 from training.sweep import Event
 from training.units import duration
 
@@ -44,7 +44,7 @@ class Board:
         if event.kind == "finished":
             self.done[name] = status
         elif event.kind == "failed":
-            self.failed[name] = status.error or "unknown"
+            self.failed[name] = last_line(event.error or status.error or "")
 
     def seconds_left(self) -> float | None:
         """By the work that is left and the pace since the start; None before anything was measured."""
@@ -88,7 +88,7 @@ def shown(board: Board, quiet: bool) -> Iterator[Callable[[Event | None], None]]
         def write(event: Event | None) -> None:
             if event is not None and event.kind not in ("started", "busy") and not quiet:
                 status = status_of(board.manifest.folder(event.run), event.run.config)
-                why = f": {status.error}" if event.kind == "failed" else scores_of(status)
+                why = f": {board.failed[event.run.name]}" if event.kind == "failed" else scores_of(status)
                 print(f"{event.kind} {event.run.name}{why}; {board.headline()}", file=sys.stderr, flush=True)
 
         yield write

@@ -7,6 +7,7 @@ from models.find import RUNS, find_checkpoint
 from models.info import read_info
 from training.config import TrainConfig
 from training.device import prepare
+from training.interrupt import interrupted_by_sigterm
 from training.loop import train
 from training.presets import describe, resolve, run_name
 from training.run import RunFolder
@@ -37,7 +38,8 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, lik
         f"{settings.data.task}{bos}: {describe(settings.model)}, seed {settings.seed} -> {run.path}",
         flush=True,
     )
-    scores = train(run, progress)
+    with interrupted_by_sigterm():
+        scores = train(run, progress)
     print(f"  in distribution      {scores.ind:5.1f} %")
     print(f"  out of distribution  {scores.ood:5.1f} %")
     if scores.aux is not None:

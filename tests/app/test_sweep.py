@@ -1,19 +1,23 @@
 """`countlens sweep`, as a user calls it."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
 from app.commands.live_table import Board
-from training.grid import read_grid
+from models.files import write_text, writing_failed
+from training.grid import SweepRun, read_grid
 from training.manifest import Manifest
-from training.sweep import Event
+from training.run import RunFolder
+from training.sweep import EngineOptions, Event, train_run
 
 GRID = """
 task = "mod10"
@@ -169,3 +173,55 @@ def test_an_interrupted_sweep_saves_and_goes_on(grid: Path, capsys: pytest.Captu
     assert driver.returncode == 130
     assert "the same command goes on where it was" in said
     assert "started" in called(capsys, "sweep", grid, "--status")
+
+
+def test_a_sweep_on_a_full_disk_says_what_failed_in_its_exit_code(
+    grid: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be written below runs/mod10, so that the runs cannot even record their failures."""
+
+    def full(path: Path, text: str) -> None:
+        if Path("runs/mod10") in path.parents:
+            raise writing_failed(path, OSError(errno.ENOSPC, "No space left on device"))
+        write_text(path, text)
+
+    def train_here(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
+        for run in runs:
+            outcome = train_run(manifest.folder(run).path, run.config)
+            yield Event(run, outcome.kind, outcome.error)
+
+    monkeypatch.setattr("training.run.write_text", full)
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: train_here)
+    out = called(capsys, "sweep", grid, code=1)
+    assert "0 of 2 runs finished, 2 failed" in out
+    assert "seed0: cannot write runs/mod10/ape-1L-8d-5to10-20steps/seed0/config.json: No space left" in out
+    assert not list(Path("runs").rglob("error.txt"))
+    assert "failed: cannot write" in called(capsys, "sweep", grid, "--index", 0, code=1)
+    monkeypatch.undo()
+    monkeypatch.chdir(grid.parent)
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: train_here)
+    assert "2 of 2 runs finished, 0 failed" in called(capsys, "sweep", grid)
+
+
+@pytest.mark.slow
+def test_workers_that_may_not_write_a_byte_make_the_sweep_fail(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Real workers under a limit of the operating system on the size of files."""
+    assert "waiting" in called(capsys, "sweep", grid, "--status")
+    Manifest(Path("runs/tiny.jsonl"), tuple(read_grid(grid))).write()
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from app.cli import main; main()"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, "sweep", str(grid), "--workers", "1"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "0 of 2 runs finished, 2 failed" in done.stdout
+    assert "File too large" in done.stdout
+
+
+def test_one_damaged_run_does_not_hide_the_others(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = Manifest(Path("runs/tiny.jsonl"), tuple(read_grid(grid)))
+    folder = RunFolder.create(manifest.folder(manifest.runs[0]).path, manifest.runs[0].config)
+    (folder.path / "metrics.jsonl").write_text("oops\n")
+    first, second = called(capsys, "sweep", grid, "--status").splitlines()
+    assert first.split()[1] == "failed"
+    assert "metrics.jsonl, line 1 is no evaluation" in first
+    assert second.split()[1] == "waiting"

@@ -18,7 +18,7 @@ from training.config import TrainConfig
 from training.grid import expand
 from training.manifest import Manifest, status_of
 from training.run import RunFolder
-from training.sweep import EngineOptions, sweep, train_run
+from training.sweep import EngineOptions, Outcome, sweep, train_run
 
 TINY = {
     "task": "mod10",
@@ -166,11 +166,12 @@ def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypat
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(loop, "loss_of", explode)
-    assert train_run(manifest.folder(run).path, run.config) == "failed"
+    outcome = train_run(manifest.folder(run).path, run.config)
+    assert (outcome.kind, (outcome.error or "").splitlines()[-1]) == ("failed", "ZeroDivisionError: planted")
     assert status_of(manifest.folder(run), run.config).error == "ZeroDivisionError: planted"
     assert "in explode" in (manifest.folder(run).failure or "")
     monkeypatch.undo()
-    assert train_run(manifest.folder(run).path, run.config) == "finished"
+    assert train_run(manifest.folder(run).path, run.config) == Outcome("finished")
     assert status_of(manifest.folder(run), run.config).state == "finished"
 
 
