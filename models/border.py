@@ -40,7 +40,7 @@ def build(cls: type[T], values: object, what: str, style: str = IN_FILE) -> T:
     """An instance of a dataclass from the plain values of a file; `what` names it in errors."""
     if not isinstance(values, Mapping):
         raise CountLensError(f"{what} must be an object with named values, not {shown(values)}")
-    hints = field_hints(cls)
+    hints = field_hints(cls)  # type: ignore[arg-type]
     for key in values:
         if key not in hints:
             name = key if isinstance(key, str) and key.isidentifier() else shown(key)
@@ -59,7 +59,7 @@ def build(cls: type[T], values: object, what: str, style: str = IN_FILE) -> T:
 
 def check_fields(config: Any) -> None:
     """Refuses a dataclass of which a field, or a field of a nested one, has a wrong type or is out of range."""
-    for name, hint in field_hints(type(config)).items():
+    for name, hint in field_hints(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
         if is_dataclass(value):
             check_fields(value)
@@ -99,7 +99,7 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise CountLensError(f"cannot read {path}: it is no UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise CountLensError(f"cannot read {path}: it is no text in UTF-8 (byte {error.start})") from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from models.border import check_fields
 from models.errors import CountLensError, unknown
-from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, Vocabulary, Width
+from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, VocabularySize, Width
 
 PositionName = Literal["nope", "sine", "ape", "rope", "spe"]
 POSITION_NAMES: tuple[str, ...] = get_args(PositionName)
@@ -19,7 +19,7 @@ LARGEST_TABLE = 2**24  # positions times columns; about 300 MB while it is made
 class CounterConfig:
     """What every family has."""
 
-    d_vocab: Vocabulary  # tokens in the vocabulary
+    d_vocab: VocabularySize  # tokens in the vocabulary
     max_position: Length = field(default=128, kw_only=True)  # position ids are 0..max_position-1
     n_layers: Layers = field(default=2, kw_only=True)  # blocks
     d_model: Width = field(default=64, kw_only=True)  # width of the residual stream

@@ -20,11 +20,15 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors import safe_open
 
+from models.border import decode_json, read_text
 from models.checkpoint import load_tensors, save_tensors
 from models.errors import CountLensError
 from models.files import remove_unfinished, write_text, writing_failed
 from models.find import CHECKPOINT
 from training.config import TrainConfig
+from training.presets import resolve
+
+MAX_CONFIG = 2**20  # bytes of config.json
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,12 @@ class RunFolder:
     def config(self) -> TrainConfig:
         """The resolved config that the run was started with."""
         try:
-            return TrainConfig.from_dict(json.loads(self._config.read_text()))
-        except (OSError, ValueError, AttributeError) as error:
+            config = TrainConfig.from_dict(decode_json(read_text(self._config, MAX_CONFIG), "the text"))
+            if resolve(config) != config:
+                raise CountLensError("it is not resolved, so it was not written by a training run")
+        except CountLensError as error:
             raise CountLensError(f"cannot read {self._config}: {error}") from error
+        return config
 
     @property
     def failure(self) -> str | None:

@@ -97,7 +97,7 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
         ({"task": []}, r"cell 2: task = \[\] gives no run"),
         ({"seeds": 0}, "gives no run"),
-        ({"seeds": ["a"]}, "seed 'a'"),
+        ({"seeds": ["a"]}, "seed = 'a': must be int"),
         ({"preset": "smal"}, "unknown preset"),
     ],
 )
