@@ -72,7 +72,7 @@ def evaluate(
         data: A JSONL file: one [[input tokens], [labels]] a line, "-1" where nothing is scored.
         train_length: Score in distribution on rows of this length (as trained).
         ood_length: Score beyond that, up to this length (as trained).
-        rows: RowCount to draw of each split, without --data.
+        rows: Rows to draw of each split, without --data.
         json: Print one JSON object.
         device: Where to run.
     """

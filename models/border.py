@@ -110,7 +110,7 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise CountLensError(f"cannot read {path}: it is no regular file but a folder, pipe or device")
+                raise CountLensError(f"cannot read {path}: it is no regular file but a pipe or a device")
             yield file
     except (OSError, ValueError) as error:
         if isinstance(error, CountLensError):
