@@ -10,18 +10,16 @@ A difference speaks for the cells that have all of the values it gives; what it 
 several that speak for a cell the first is taken.
 """
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.border import IN_FILE, convert, read_text
+from models.border import IN_FILE, convert, read_toml
 from models.errors import CountLensError, unknown
 from training.paper import PaperCell
 
 FILE = "differences.toml"
-MAX_BYTES = 2**20
 KEYS = (
     *("task", "bos", "architecture", "layers", "width", "heads", "causal", "train_length", "ood_length"),
     "statistic",
@@ -44,11 +42,7 @@ def read_differences(path: Path) -> list[Difference]:
     """The reasons in a file; none where there is no file."""
     if not path.is_file():
         return []
-    text = read_text(path, MAX_BYTES)
-    try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CountLensError(f"cannot read {path}: {error}") from error
+    content = read_toml(path)
     entries = content.pop("difference", [])
     if content or not isinstance(entries, list):
         raise CountLensError(f"{path} holds {', '.join(content) or 'no list'}: it takes only [[difference]] tables")

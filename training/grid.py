@@ -18,7 +18,6 @@ Any option of `countlens train` is a key, with _ for - in its name.
 
 import itertools
 import math
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from models.border import IN_FILE, build, convert, field_hints, read_text
+from models.border import IN_FILE, build, convert, field_hints, read_toml
 from models.config import POSITION_NAMES
 from models.errors import CountLensError, shown, unknown
 from models.families import FAMILIES
@@ -35,7 +34,6 @@ from training.presets import resolve, run_name
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 
-MAX_BYTES = 2**20  # of a grid file
 # The group of TrainConfig that has an option.
 OPTIONS = {
     field.name: group for group, cls in field_hints(TrainConfig).items() if is_dataclass(cls) for field in fields(cls)
@@ -54,11 +52,7 @@ class SweepRun:
 
 def read_grid(path: Path) -> list[SweepRun]:
     """The runs of a grid file."""
-    text = read_text(path, MAX_BYTES)
-    try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CountLensError(f"{path} is no TOML file: {error}") from error
+    content = read_toml(path)
     cells = content.pop("cells", None)
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise CountLensError(f"{path} has no cells: begin each with a line [[cells]]")
