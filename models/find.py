@@ -1,5 +1,6 @@
 """Where counters are: the shipped ones in `checkpoints/`, own ones in `./runs`, or anywhere by path."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,12 @@ def named_counters(folders: tuple[Path, ...] = (SHIPPED, RUNS)) -> Iterator[tupl
     for folder in folders:
         for path in sorted(folder.rglob(CHECKPOINT)):
             yield path.parent.relative_to(folder).as_posix(), path
+
+
+def snapshots_beside(checkpoint: Path) -> dict[int, Path]:
+    """The checkpoints that a run kept over training, by step; files of other names are left aside."""
+    files = sorted((checkpoint.parent / "snapshots").glob("step-*.safetensors"))
+    return {int(step[1]): path for path in files if (step := re.fullmatch(r"step-([0-9]{1,10})", path.stem))}
 
 
 def find_checkpoint(name_or_path: str | Path) -> Path:

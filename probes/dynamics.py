@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from models.checkpoint import load_counter
 from models.counter import Counter
 from models.errors import unknown
-from models.find import find_checkpoint
+from models.find import CHECKPOINT, find_checkpoint, snapshots_beside
 from probes.attention_variation import attention_variation
 from probes.bos_ablation import bos_ablation
 from probes.first_token import first_token_score
@@ -25,7 +25,6 @@ from probes.mod_pca import base_score
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.rows import constant_share, draw_rows
 from training.evaluate import predict
-from training.run import RunFolder
 from training.tasks import Split
 
 Order = Literal["before", "with", "after"]
@@ -182,13 +181,13 @@ def snapshots(name_or_path: str | Path) -> dict[int, Path]:
     """The checkpoints that a run kept over training, by step."""
     best = find_checkpoint(name_or_path)
     folder = best.parent.parent if best.parent.name == "snapshots" else best.parent
-    found = sorted(RunFolder(folder).snapshot(0).parent.glob("step-*.safetensors"))
+    found = snapshots_beside(folder / CHECKPOINT)
     if len(found) < LEAST_SNAPSHOTS:
         raise NotApplicable(
             f"{name_or_path} kept {len(found) or 'no'} snapshots, fewer than the {LEAST_SNAPSHOTS} that curves over "
             "training need: train it with `--snapshots 12`"
         )
-    return {int(path.stem.removeprefix("step-")): path for path in found}
+    return found
 
 
 def dynamics(name_or_path: str | Path, curves: list[str] | None = None, seed: int = 0) -> Dynamics:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
+from models.border import check_fields
 from models.config import CounterConfig, MambaConfig, S4Config
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
@@ -197,6 +198,7 @@ def preset_recipe(config: TrainConfig) -> Recipe:
 
 def resolve(config: TrainConfig) -> TrainConfig:
     """The same config with no None left, checked as a whole: what it describes can be trained."""
+    check_fields(config)
     recipe = preset_recipe(config)
     task = task_of(config)
     data = replace(
@@ -215,10 +217,6 @@ def resolve(config: TrainConfig) -> TrainConfig:
     )
     check_sound(task, data.max_position or 0)
     get_policy(data.policy)
-    for group, name in (("optimiser", "steps"), ("optimiser", "batch_size"), ("record", "eval_every")):
-        value = getattr(getattr(resolved, group), name)
-        if value < 1:
-            raise CountLensError(f"{name}={value}: must be at least 1")
     model_config(resolved)
     return resolved
 

@@ -157,7 +157,7 @@ def print_status(manifest: Manifest) -> None:
 
 
 def _length_pair(text: str) -> list[int]:
-    pair = re.fullmatch(r"(\d+)to(\d+)", text)
+    pair = re.fullmatch(r"([0-9]{1,9})to([0-9]{1,9})", text)
     if pair is None:
         raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
     return [int(pair[1]), int(pair[2])]

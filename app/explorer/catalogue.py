@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from models.errors import CountLensError
-from models.find import RUNS, SHIPPED, named_counters
+from models.find import RUNS, SHIPPED, named_counters, snapshots_beside
 from models.info import CheckpointInfo, read_info
 
 DEFAULT = "mod10/ape-2L"  # a counter that counts: what a first visit shows
@@ -43,8 +43,7 @@ class Entry:
     @cached_property
     def snapshots(self) -> dict[int, Path]:
         """Checkpoints kept during training, by step."""
-        found = sorted((self.path.parent / "snapshots").glob("step-*.safetensors"))
-        return {int(path.stem.removeprefix("step-")): path for path in found}
+        return snapshots_beside(self.path)
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,29 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
         ({"task": []}, r"cell 2: task = \[\] gives no run"),
         ({"seeds": 0}, "gives no run"),
-        ({"seeds": ["a"]}, "seed 'a'"),
+        ({"seeds": ["a"]}, "seed = 'a': must be int"),
         ({"preset": "smal"}, "unknown preset"),
+        ({"preset": [["small"]]}, r"preset = \['small'\]: must be str"),
+        ({"lr": float("nan")}, "lr = nan: must be at least 0 and at most 100"),
+        ({"lr": float("inf")}, "lr = inf: must be at least 0 and at most 100"),
+        ({"beta2": 2}, "beta2 = 2: must be above 0 and below 1"),
+        ({"eval_rows": -1}, "eval_rows = -1: must be at least 1"),
+        ({"threads": 0}, "threads = 0: must be at least 1"),
+        ({"snapshots": 10**12}, "snapshots = 1000000000000: must be at least 0 and at most 1,000"),
+        ({"n_layers": 10**9}, "n_layers = 1000000000: must be at least 1 and at most 256"),
+        ({"n_layers": [[1]]}, r"n_layers = \[1\]: must be int"),
+        ({"lengths": [["a", "b"]]}, "train_length = 'a': must be int"),
+        ({"task": "mod99999999999"}, "base=99999999999: must be at least 2 and at most 10,000"),
+        ({"task": 10}, "task = 10: must be str"),
+        ({"architecture": 10}, "unknown architecture 10: All: nope"),
+        ({"architecture": {"name": "ape"}}, "unknown architecture {'name': 'ape'}"),
+        ({"seeds": 10**9}, "seeds = 1000000000: must be at most 5,000"),
+        ({"seeds": -3}, "gives no run"),
+        ({"seeds": [-1]}, "seed = -1: must be at least 0"),
+        ({"seeds": [2**32]}, "seed = 4294967296: must be at least 0"),
+        ({"seeds": 100, "lr": [0.1] * 100}, "more than 5,000 runs: make several smaller ones"),
+        ({"device": "tpu"}, "device = 'tpu': must be 'auto' or 'cpu' or 'cuda' or 'mps'"),
+        ({"a\x1bkey": 1}, r"unknown key 'a\\x1bkey'"),
     ],
 )
 def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
@@ -110,11 +131,28 @@ def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("task = 3 =", "no TOML file"), ("seeds = 3", "has no cells"), ("cells = [1]", "has no cells")],
+    [
+        ("task = 3 =", "no TOML file"),
+        ("seeds = 3", "has no cells"),
+        ("cells = [1]", "has no cells"),
+        ("cells = " + "[" * 100_000, "no TOML file"),
+        ("cells = " + "{a=" * 50_000, "no TOML file"),
+        ("seeds = " + "9" * 5000, "no TOML file"),
+        ("[[cells]]\nlr = nan", "lr = nan: must be at least 0"),
+        ("[[cells]]\ntask = 2020-01-01", "must be str"),
+        ("#" * (2**18 + 1), "has 262145 bytes, more than the 262144"),
+        ("a" + ".a" * 30_000 + " = 1", "a line has more than 1000 dots"),
+    ],
+    ids=lambda value: value[:30],
 )
 def test_a_file_that_is_no_grid_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         read_grid(grid(tmp_path, text))
+
+
+def test_a_device_is_refused_at_once() -> None:
+    with pytest.raises(CountLensError, match="no regular file"):
+        read_grid(Path("/dev/zero"))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

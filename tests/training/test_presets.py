@@ -1,12 +1,13 @@
 """Presets, names and the optimiser's schedule."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from models.errors import CountLensError
 from models.families import FAMILIES
-from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
+from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
 from training.loop import lr_factor
 from training.presets import model_config, preset_recipe, resolve, run_name
 from training.tasks import TASKS
@@ -136,6 +137,13 @@ def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
         (TrainConfig(data=TaskOptions(max_position=64)), "rows of up to 100 tokens, more than max_position=64"),
         (TrainConfig(data=TaskOptions(policy="shift")), "unknown position policy 'shift': did you mean shifted"),
         (TrainConfig(optimiser=OptimiserOptions(steps=0)), "steps=0: must be at least 1"),
+        (TrainConfig(optimiser=OptimiserOptions(lr=math.nan)), "lr=nan: must be at least 0 and at most 100"),
+        (TrainConfig(optimiser=OptimiserOptions(beta2=2.0)), r"beta2=2\.0: must be above 0 and below 1"),
+        (TrainConfig(record=RecordOptions(eval_rows=-1)), "eval_rows=-1: must be at least 1"),
+        (TrainConfig(record=RecordOptions(snapshots=10**12)), "snapshots=1000000000000: must be at least 0"),
+        (TrainConfig(hardware=DeviceOptions(threads=0)), "threads=0: must be at least 1"),
+        (TrainConfig(seed=-1), "seed=-1: must be at least 0"),
+        (TrainConfig(data=TaskOptions(task="mod99999999999")), "base=99999999999: must be at least 2"),
     ],
 )
 def test_configs_that_cannot_be_trained_are_refused_before_anything_is_written(

@@ -222,6 +222,31 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
         Manifest.read(manifest.path)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"name": "a/seed0", "config": {"seed": -1}}', r"line 1 is no run.*seed = -1: must be at least 0"),
+        ('{"name": "a/seed0", "config": {"optimiser": {"lr": NaN}}}', "line 1 is no run of a sweep"),
+        ('{"name": 3, "config": {}}', "name = 3: must be str"),
+        ('{"name": "a\\u0000b", "config": {}}', "is no name of a run"),
+        ('{"name": "a", "config": {}, "colour": 1}', "a line has no setting colour"),
+        ("[" * 100_000, "line 1 is no run of a sweep"),
+        ("3", "a line must be an object with named values, not 3"),
+        ("{}\n" * 5001, "5,001 runs, more than 5,000"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_manifest_with_a_bad_line_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "zoo.jsonl").write_text(line)
+    with pytest.raises(CountLensError, match=message):
+        Manifest.read(tmp_path / "zoo.jsonl")
+
+
+def test_a_device_is_no_manifest() -> None:
+    with pytest.raises(CountLensError, match="no regular file"):
+        Manifest.read(Path("/dev/zero"))
+
+
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
     with pytest.raises(CountLensError, match="unknown engine 'loca': did you mean local"):
         list(sweep(manifest_of(tmp_path, steps=5), "loca"))
