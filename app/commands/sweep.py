@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.live_table import Board, scores_of, shown
+from app.escape import say
 from models.errors import CountLensError
 from training.estimate import estimate_sweep
 from training.grid import expand, read_grid
@@ -68,10 +69,10 @@ def run_index(manifest: Manifest, index: int) -> None:
     manifest.check()
     manifest.write()
     run = manifest.runs[index]
-    print(f"{index}: {run.name}", flush=True)
+    say(f"{index}: {run.name}")
     outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
     status = status_of(manifest.folder(run), run.config)
-    print(f"{outcome}{scores_of(status)}" if outcome != "failed" else f"failed: {status.error}")
+    say(f"{outcome}{scores_of(status)}" if outcome != "failed" else f"failed: {status.error}")
     if outcome != "finished":
         sys.exit(1)
 
@@ -131,7 +132,7 @@ def print_summary(manifest: Manifest, chosen: Manifest, seconds: float) -> None:
     in_chosen = sum(status.state == "finished" for status in statuses.values())
     print(f"{in_chosen} of {len(chosen.runs)} runs finished, {len(failed)} failed, in {duration(seconds)}")
     for name, status in failed.items():
-        print(f"  {name}: {status.error}")
+        say(f"  {name}: {status.error}")
     if failed:
         print(f"  the whole error is in RUN/error.txt below {manifest.path.parent}; the same command tries them again")
     if finished:
@@ -144,7 +145,7 @@ def print_status(manifest: Manifest) -> None:
     """How far every run is, read from the folders: also while somebody else trains."""
     for index, (run, status) in enumerate(manifest.statuses()):
         shown = f": {status.error}" if status.state == "failed" else scores_of(status)
-        print(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
+        say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
 
 
 def _length_pair(text: str) -> list[int]:

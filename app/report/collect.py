@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
@@ -66,7 +67,7 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
     with bar:
         for subject in subjects:
             for name in chosen:
-                bar.set_description_str(f"{subject.name} {name}")
+                bar.set_description_str(printable(f"{subject.name} {name}"))
                 results[name][subject.name] = _try(partial(PROBES[name].run, subject, seed))
                 bar.update()
     return Report(seed, subjects, results, _compare(subjects, results))
