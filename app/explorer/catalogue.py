@@ -126,6 +126,7 @@ def start_folders(extra: Sequence[Path]) -> tuple[Path, ...]:
     for folder in extra:
         if not folder.is_dir():
             raise CountLensError(f"--folder {folder} is no folder")
+        _check_name(folder.resolve())
     return tuple(dict.fromkeys(folder.resolve() for folder in (SHIPPED, RUNS, *extra) if folder.is_dir()))
 
 
@@ -153,7 +154,16 @@ def _read_inside(path: Path, folders: tuple[Path, ...]) -> CheckpointInfo:
     """The metadata of a checkpoint file, unless it lies elsewhere."""
     if not _is_inside(_resolve(path), folders):
         raise CountLensError(f"{path.name} points outside of the explorer's folders: copy the file there")
+    _check_name(path)
     return read_header(path)
+
+
+def _check_name(path: Path) -> None:
+    """Streamlit takes no path that is no text: on a disk a name can be any bytes."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise CountLensError(f"the name of {path} is no UTF-8 text: rename it") from None
 
 
 def _resolve(path: Path) -> Path | None:

@@ -1,5 +1,6 @@
 """The explorer among hostile names, metadata, links and URLs: everything is shown as it is, nothing is obeyed."""
 
+import os
 import re
 import shutil
 import sys
@@ -13,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from app.commands.explore import SCRIPT
-from app.explorer.catalogue import read_catalogue
+from app.explorer.catalogue import read_catalogue, start_folders
 from app.explorer.registry import PAGES
 from app.explorer.state import MOST_REFUSED, MOST_TYPED
 from app.explorer.zoo import zoo_grid
@@ -92,6 +93,7 @@ def test_the_zoo_lists_what_is_sound_and_what_is_broken(open_hostile: Any, hosti
         assert name in reasons
     assert "is no file" in reasons["folder"]
     assert "is no file" in reasons["pipe"]
+    assert "is no UTF-8 text" in reasons[r"no-utf8-\\udcff"]
     snapshots = {name: reason for name, reason in reasons.items() if name.startswith("run/snapshots/")}
     assert "points outside of its run" in snapshots["run/snapshots/step-0000006.safetensors"]
     assert "is truncated" in snapshots["run/snapshots/step-0000008.safetensors"]
@@ -135,7 +137,7 @@ def test_a_counter_that_cannot_be_built_says_why_without_the_servers_paths(
     assert not any("/tmp" in message or "pytest" in message for message in messages)
 
 
-@pytest.mark.parametrize(("path", "kind"), zip(PAGES, cycle(URLS), strict=False))
+@pytest.mark.parametrize(("path", "kind"), list(zip(PAGES, cycle(URLS), strict=False)))
 def test_nonsense_in_a_url_takes_no_page_down(path: str, kind: str, open_hostile: Any) -> None:
     app = open_hostile(path, **URLS[kind])
     assert_harmless(app)
@@ -187,6 +189,13 @@ def test_a_typed_folder_that_is_no_name_is_refused(hostile_counters: Path) -> No
         (hostile_counters / "loop").unlink()
 
 
+def test_the_explorer_is_not_started_with_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    with pytest.raises(CountLensError, match="is no UTF-8 text: rename it"):
+        start_folders([folder])
+
+
 def test_curves_have_names_without_tags() -> None:
     from models.checkpoint import load_counter
 
@@ -195,19 +204,26 @@ def test_curves_have_names_without_tags() -> None:
     assert "<a" not in str(figure.data)
 
 
-def addresses(hostile: list[str]) -> list[str]:
-    """Views of the explorer that hold hostile text."""
-    counters = [f"behaviour?counter={quote(name, safe='')}&versus=run" for name in hostile]
-    links = [f"{path}?step={quote(IMAGE)}&counter={quote(IMAGE)}&length=x&layer={quote(IMAGE)}" for path in OF_COUNTER]
-    typed = [f"behaviour?tokens={quote(IMAGE)}", f"?folder={quote(IMAGE)}&drawn=true", "?drawn=true"]
-    return [*counters, *links, *typed]
+def addresses(hostile: Path) -> list[str]:
+    """Views of the explorer that hold hostile text; names, metadata and URL values go through the same few lines."""
+    names = list(read_catalogue((hostile,)).entries)
+    evil = [quote(name, safe="") for name in names if "evil" in name or "escape" in name]
+    assert len(evil) == 3
+    text = quote(IMAGE)
+    return [
+        "?drawn=true",
+        f"?drawn=true&folder={text}",
+        f"behaviour?counter={evil[0]}&versus={evil[1]}",
+        f"behaviour?counter={evil[2]}&versus=task&tokens={text}",
+        f"attention?counter=position&versus=scores&step={text}&layer={text}",
+        f"patching?counter={text}&versus={text}&step={text}&length=x&pair={text}",
+    ]
 
 
 def test_in_a_browser_nothing_foreign_is_fetched_linked_or_run(
     visit: Callable[..., Any], hostile_counters: Path, server_log: Any
 ) -> None:
-    hostile = [name for name in read_catalogue((hostile_counters,)).entries if name != "run"]
-    for address in addresses(hostile):
+    for address in addresses(hostile_counters):
         tab = visit().open(address)
         found = tab.page.evaluate(
             "[...document.querySelectorAll('*')].filter(element => [...element.attributes].some("
