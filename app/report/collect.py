@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -61,13 +61,14 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
         if name not in PROBES:
             raise unknown("probe", name, PROBES)
     chosen = [name for name in PROBES if name in probes or not probes]
-    subjects = tuple(load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints))
+    loaded = [load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints)]
+    subjects = tuple(replace(subject, name=printable(subject.name)) for subject in loaded)
     results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
     bar = tqdm(total=len(chosen) * len(subjects), disable=not progress, unit="probe", dynamic_ncols=True)
     with bar:
         for subject in subjects:
             for name in chosen:
-                bar.set_description_str(printable(f"{subject.name} {name}"))
+                bar.set_description_str(f"{subject.name} {name}")
                 results[name][subject.name] = _try(partial(PROBES[name].run, subject, seed))
                 bar.update()
     return Report(seed, subjects, results, _compare(subjects, results))
