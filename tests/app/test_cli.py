@@ -129,6 +129,21 @@ def test_odd_metadata_is_the_error_of_its_own_file_alone(
     assert printed(capsys, "list", tmp_path).count("broken: ") == 5
 
 
+def test_list_obeys_no_name_and_fails_for_no_file(hostile_counters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "list", hostile_counters).splitlines()
+    counters = json.loads(printed(capsys, "list", hostile_counters, "--json"))
+    assert len(lines) == len(counters) + 1  # the first names the columns
+    assert all(line.isprintable() for line in lines)
+    assert any(line.startswith("\\x1b[2Jescape\\nline\\u202e") for line in lines)
+    assert any(line.startswith("no-utf8-\\udcff") for line in lines)
+    broken = {line.split()[0] for line in lines if "broken: " in line}
+    assert broken == {"scores", "no-scores", "no-task", "layers", "folder", "pipe"}
+
+
+def test_an_error_is_one_line_whatever_it_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no\\x1b[2J\\nsuch" in refused(capsys, "eval", "no\x1b[2J\nsuch")
+
+
 def test_list_says_so_when_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no counters yet" in printed(capsys, "list", tmp_path)
     assert "is no folder" in refused(capsys, "list", tmp_path / "nowhere")

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +123,44 @@ def test_one_probe_on_the_command_line(runs: dict[str, Path], capsys: pytest.Cap
     main(["probe", "behaviour", str(runs["ape"]), "--csv"])
     assert capsys.readouterr().out.startswith("measure,")
     assert "attention" in refused(capsys, "probe", "attention", runs["lstm"])
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and what their attributes lead to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_names_of_folders_are_shown_as_they_are(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = [
+        tmp_path / "<img src=x onerror=hacked()><a href='evil'>\x1b[2J",
+        tmp_path / "<script>hacked()<",
+    ]
+    for source, folder in zip((runs["ape"], runs["rope"]), hostile, strict=True):
+        shutil.copytree(source, folder)
+    out = tmp_path / "report"
+    main(["report", *map(str, hostile), "--probes", "behaviour", "attention", "--out", str(out), "--quiet"])
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\x1b[2J" in printed
+    text = (out / "report.html").read_text()
+    page = Tags()
+    page.feed(text)
+    assert not any(tag == "img" or "evil" in str(attributes.get("href")) for tag, attributes in page.found)
+    assert not any(name.startswith("on") for _, attributes in page.found for name in attributes)
+    assert "<h3>" + escape(str(hostile[1])) in text
+    assert "&lt;img src=x onerror=hacked()>" in text  # in a figure
+    drawn = text.replace("\\u003c", "<").replace("\\u003e", ">")  # as plotly writes them
+    drawn = re.sub(r'"meta":\{"alt":"(\\.|[^"\\])*"\}', "", drawn)  # read by nobody but screen readers
+    assert "<img src=x" not in drawn
+    assert {"behaviour.csv", "attention.csv", "report.json"} <= {path.name for path in out.iterdir()}
 
 
 @pytest.fixture
