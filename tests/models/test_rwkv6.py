@@ -451,13 +451,25 @@ def test_dropout_is_on_what_blocks_add_and_only_in_training() -> None:
         assert low <= (added[name] == 0).double().mean() <= high
 
 
-def test_autocast_leaves_the_recurrence_in_full_precision() -> None:
+def test_autocast_leaves_the_recurrence_in_full_precision(
+    monkeypatch: pytest.MonkeyPatch, bfloat16_autocast: Any
+) -> None:
     counter = lively(RWKV6Config(13, d_model=32, d_head=16), torch.float32)
     seen: list[torch.Tensor] = []
     exact = logits_of(counter, tokens(50))
-    with torch.autocast("cpu", torch.bfloat16):
+    with bfloat16_autocast() as products:
+
+        def spy(*inputs: torch.Tensor) -> torch.Tensor:
+            assert {tensor.dtype for tensor in inputs} == {torch.float32}
+            before = products.count
+            output = recurrence(*inputs)
+            assert products.count == before, "the recurrence has products in bfloat16"
+            return output
+
+        monkeypatch.setattr(models.rwkv6, "recurrence", spy)
         fast = logits_of(counter, tokens(50))
         opened = logits_of(counter, tokens(50), [("blocks.1.mixer.hook_state", lambda x, hook: seen.append(x))])
+    assert products.count > 0
     assert seen[0].dtype == torch.float32
     assert (fast - exact).abs().mean() < 0.05 * exact.std()
     assert (fast.float() - opened.float()).abs().mean() < 0.01 * exact.std()
