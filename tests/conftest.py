@@ -1,7 +1,11 @@
-"""Shared by all tests: shapes in signatures are checked while the tests run."""
+"""Shared by all tests: shapes in signatures are checked while the tests run.
+
+These checks take about as long as what they check. Without the slow tests, a test with many cases therefore has its
+shapes checked in the first of them only.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
 install_import_hook(["models", "training", "probes"], "beartype.beartype")
@@ -16,6 +21,25 @@ install_import_hook(["models", "training", "probes"], "beartype.beartype")
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+
+UNCHECKED = pytest.StashKey[bool]()  # of a test item: whether it runs without shape checks
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_quick = config.option.markexpr == "not slow"
+    seen: set[tuple[str, str]] = set()
+    for item in items:
+        case_of = (item.parent.nodeid if item.parent else "", getattr(item, "originalname", item.name))
+        item.stash[UNCHECKED] = is_quick and case_of in seen
+        seen.add(case_of)
+
+
+@pytest.fixture(autouse=True)
+def shape_checks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Switches the checks off where `pytest_collection_modifyitems` says so."""
+    jaxtyping_config.update("jaxtyping_disable", request.node.stash[UNCHECKED])
+    yield
+    jaxtyping_config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

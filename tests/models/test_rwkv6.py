@@ -118,12 +118,14 @@ def oracle(rwkv_package: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return load_file(folder / "answer.safetensors")
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_gives_the_same_logits(oracle: dict[str, torch.Tensor]) -> None:
     logits = logits_of(lively(ORACLE_CFG, torch.float32), tokens(45))
     assert oracle["logits"].std() > 0.5
     torch.testing.assert_close(logits, oracle["logits"], atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_ends_in_the_same_states(oracle: dict[str, torch.Tensor]) -> None:
     counter = lively(ORACLE_CFG, torch.float32)
     token_ids = tokens(45)
@@ -169,6 +171,7 @@ def state_read_after_its_own_position(counter: RWKV6, monkeypatch: pytest.Monkey
 MUTANTS = [no_bonus, flipped_decay, no_state, no_token_shift, state_read_after_its_own_position]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_rwkv_package_would_notice(
     mutant: Callable[..., None], oracle: dict[str, torch.Tensor], monkeypatch: pytest.MonkeyPatch

@@ -119,7 +119,7 @@ def test_equal_rows_which_are_computed_once_are_not_multiplied(monkeypatch: pyte
     assert time_run(resolve(with_dropout)).step == 8
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_sweep_for_a_gpu_can_be_planned_without_one() -> None:
+def test_a_sweep_for_a_gpu_can_be_planned_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     config = replace(selective(), hardware=DeviceOptions(device="cuda", bf16=True, compile=True))
     assert time_run(config, seconds_budget=0.1).step > 0
