@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import shipped
+
+from models.find import CHECKPOINT, SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next((path for path in map(shutil.which, ("chromium", "google-chrome", "chrome")) if path), None)
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Streamlit looks for its own address first below the page's, and the browser notes that there is nothing.
 LOOKS_FOR_ITSELF = ("_stcore/health", "_stcore/host-config")
@@ -24,7 +27,7 @@ LOOKS_FOR_ITSELF = ("_stcore/health", "_stcore/host-config")
 def more_counters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file that was cut short, one that is none of ours, and a sound counter."""
     folder = tmp_path_factory.mktemp("more")
-    sound = (ROOT / "checkpoints/mod10/spe-2L/seed0/model.safetensors").read_bytes()
+    sound = (SHIPPED / shipped("mod10/spe-2L") / CHECKPOINT).read_bytes()
     for name, content in {"cut": sound[:5000], "foreign": b"PK\x03\x04 no tensors", "sound": sound}.items():
         (folder / name).mkdir()
         (folder / name / "model.safetensors").write_bytes(content)
@@ -87,11 +90,14 @@ def server(more_counters: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A real browser, without a screen."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt install chromium)")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        installed = [path for path in map(shutil.which, CHROMIUM_NAMES) if path]
+        chromium = next(iter(installed), started.chromium.executable_path)
+        if not Path(chromium).exists():
+            pytest.skip("no browser: `apt install chromium`, or `.venv/bin/playwright install --with-deps chromium`")
+        browser = started.chromium.launch(executable_path=chromium, args=FLAGS, timeout=120_000)
         yield browser
         browser.close()
 

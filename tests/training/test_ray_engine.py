@@ -3,7 +3,9 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,16 +68,18 @@ def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         list(sweep(manifest, "ray", EngineOptions(address="127.0.0.1:1")))
 
 
+class RayError(Exception):
+    """Stands for Ray's own."""
+
+
 class FakeCluster:
     """Ray's functions as the engine calls them. Jobs run in this process, each when the engine waits for it."""
 
-    class exceptions:
-        class RayError(Exception):
-            pass
+    exceptions = SimpleNamespace(RayError=RayError)
 
     def __init__(self) -> None:
         self.settings: dict[str, float] = {}
-        self.jobs: dict[int, Callable[[], str]] = {}
+        self.jobs: dict[int, tuple[Path, Callable[[], str]]] = {}
         self.largest_queue = 0
         self.deaths: list[Path] = []  # run folders whose worker dies more often than is allowed
         self.cancelled: list[int] = []
@@ -83,33 +87,25 @@ class FakeCluster:
     def is_initialized(self) -> bool:
         return True
 
-    def remote(self, **settings: float) -> Any:
+    def remote(self, **settings: float) -> Callable[..., Any]:
         self.settings = settings
+        return lambda function: SimpleNamespace(remote=partial(self.submit, function))
 
-        class Task:
-            def __init__(self, function: Callable[..., str]) -> None:
-                self.function = function
-
-            def remote(task, path: Path, config: Any) -> int:
-                assert path.is_absolute()
-                reference = len(self.jobs)
-
-                def job() -> str:
-                    if path in self.deaths:
-                        raise self.exceptions.RayError
-                    return task.function(path, config)
-
-                self.jobs[reference] = job
-                return reference
-
-        return Task
+    def submit(self, function: Callable[..., str], path: Path, config: Any) -> int:
+        assert path.is_absolute()
+        reference = len(self.jobs)
+        self.jobs[reference] = path, partial(function, path, config)
+        return reference
 
     def wait(self, references: list[int], num_returns: int, timeout: float) -> tuple[list[int], list[int]]:
         self.largest_queue = max(self.largest_queue, len(references))
         return references[:num_returns], references[num_returns:]
 
     def get(self, reference: int) -> str:
-        return self.jobs[reference]()
+        path, job = self.jobs[reference]
+        if path in self.deaths:
+            raise RayError
+        return job()
 
     def cancel(self, reference: int) -> None:
         self.cancelled.append(reference)
