@@ -1,11 +1,12 @@
 """Shared by all tests: shapes in signatures are checked while the tests run.
 
-These checks take about as long as what they check. Without the slow tests, a test with many cases therefore has its
-shapes checked in the first of them only.
+These checks take about as long as what they check. Without the slow tests they are therefore made only once where it
+is enough: in the first case of a test that has many, and not in the tests of the app, which call what the tests of the
+other rooms have checked.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import torch  # noqa: E402
 
 torch.set_num_threads(1)
 
+APP_TESTS = Path(__file__).parent / "app"
 UNCHECKED = pytest.StashKey[bool]()  # of a test item: whether it runs without shape checks
 
 
@@ -30,16 +32,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seen: set[tuple[str, str]] = set()
     for item in items:
         case_of = (item.parent.nodeid if item.parent else "", getattr(item, "originalname", item.name))
-        item.stash[UNCHECKED] = is_quick and case_of in seen
+        item.stash[UNCHECKED] = is_quick and (case_of in seen or item.path.is_relative_to(APP_TESTS))
         seen.add(case_of)
 
 
-@pytest.fixture(autouse=True)
-def shape_checks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Switches the checks off where `pytest_collection_modifyitems` says so."""
-    jaxtyping_config.update("jaxtyping_disable", request.node.stash[UNCHECKED])
-    yield
-    jaxtyping_config.update("jaxtyping_disable", False)
+@pytest.hookimpl(tryfirst=True)  # before fixtures are set up
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    jaxtyping_config.update("jaxtyping_disable", item.stash[UNCHECKED])
 
 
 @pytest.fixture

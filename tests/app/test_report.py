@@ -20,7 +20,7 @@ from training.run import RunFolder
 def small_run(path: Path, **model: object) -> Path:
     """A counter that was trained for a moment."""
     config = TrainConfig(
-        data=TaskOptions(task="mod10"),
+        data=TaskOptions(task="mod10", train_length=20, ood_length=40),
         model=ModelOptions(n_layers=1, d_model=16, **({"n_heads": 2} if "position" in model else {}), **model),
         optimiser=OptimiserOptions(steps=12, batch_size=4),
         record=RecordOptions(eval_every=6, eval_rows=8, snapshots=4 if "position" in model else 0),
@@ -138,6 +138,7 @@ def page(written: Path, browser: Any) -> Iterator[tuple[object, list[str]]]:
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     said: list[str] = []
+    page.set_default_timeout(120_000)
     page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))
