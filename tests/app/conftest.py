@@ -97,7 +97,7 @@ def browser() -> Iterator[Any]:
         chromium = next(iter(installed), started.chromium.executable_path)
         if not Path(chromium).exists():
             pytest.skip("no browser: `apt install chromium`, or `.venv/bin/playwright install --with-deps chromium`")
-        browser = started.chromium.launch(executable_path=chromium, args=FLAGS, timeout=120_000)
+        browser = started.chromium.launch(executable_path=chromium, args=FLAGS, timeout=300_000)
         yield browser
         browser.close()
 
@@ -108,7 +108,7 @@ class Visit:
     def __init__(self, context: Any, server: str) -> None:
         self.server, self.page = server, context.new_page()
         self.said: list[str] = []  # errors on the console, and requests to elsewhere
-        self.page.set_default_timeout(120_000)
+        self.page.set_default_timeout(300_000)
         self.page.on("console", self._listen)
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", self._stay_home)

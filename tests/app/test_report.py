@@ -138,7 +138,7 @@ def page(written: Path, browser: Any) -> Iterator[tuple[object, list[str]]]:
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     said: list[str] = []
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(300_000)
     page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))
