@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import shipped
+
+from models.find import CHECKPOINT, SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next((path for path in map(shutil.which, ("chromium", "google-chrome", "chrome")) if path), None)
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Streamlit looks for its own address first below the page's, and the browser notes that there is nothing.
 LOOKS_FOR_ITSELF = ("_stcore/health", "_stcore/host-config")
@@ -27,7 +30,7 @@ LOOKS_FOR_ITSELF = ("_stcore/health", "_stcore/host-config")
 def more_counters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file that was cut short, one that is none of ours, and a sound counter."""
     folder = tmp_path_factory.mktemp("more")
-    sound = (ROOT / "checkpoints/mod10/spe-2L/seed0/model.safetensors").read_bytes()
+    sound = (SHIPPED / shipped("mod10/spe-2L") / CHECKPOINT).read_bytes()
     for name, content in {"cut": sound[:5000], "foreign": b"PK\x03\x04 no tensors", "sound": sound}.items():
         (folder / name).mkdir()
         (folder / name / "model.safetensors").write_bytes(content)
@@ -230,11 +233,14 @@ def server(
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A real browser, without a screen."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt install chromium)")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        installed = [path for path in map(shutil.which, CHROMIUM_NAMES) if path]
+        chromium = next(iter(installed), started.chromium.executable_path)
+        if not Path(chromium).exists():
+            pytest.skip("no browser: `apt install chromium`, or `.venv/bin/playwright install --with-deps chromium`")
+        browser = started.chromium.launch(executable_path=chromium, args=FLAGS, timeout=300_000)
         yield browser
         browser.close()
 
@@ -245,7 +251,7 @@ class Visit:
     def __init__(self, context: Any, server: str) -> None:
         self.server, self.page = server, context.new_page()
         self.said: list[str] = []  # errors on the console, and requests to elsewhere
-        self.page.set_default_timeout(120_000)
+        self.page.set_default_timeout(300_000)
         self.page.on("console", self._listen)
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", self._stay_home)

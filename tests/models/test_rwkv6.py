@@ -118,12 +118,14 @@ def oracle(rwkv_package: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return load_file(folder / "answer.safetensors")
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_gives_the_same_logits(oracle: dict[str, torch.Tensor]) -> None:
     logits = logits_of(lively(ORACLE_CFG, torch.float32), tokens(45))
     assert oracle["logits"].std() > 0.5
     torch.testing.assert_close(logits, oracle["logits"], atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_ends_in_the_same_states(oracle: dict[str, torch.Tensor]) -> None:
     counter = lively(ORACLE_CFG, torch.float32)
     token_ids = tokens(45)
@@ -169,6 +171,7 @@ def state_read_after_its_own_position(counter: RWKV6, monkeypatch: pytest.Monkey
 MUTANTS = [no_bonus, flipped_decay, no_state, no_token_shift, state_read_after_its_own_position]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_rwkv_package_would_notice(
     mutant: Callable[..., None], oracle: dict[str, torch.Tensor], monkeypatch: pytest.MonkeyPatch
@@ -504,13 +507,25 @@ def test_other_families_are_trained_without_a_penalty() -> None:
     assert counter.penalty(torch.randn(2, 3, 13), torch.ones(2, 3)) == 0
 
 
-def test_autocast_leaves_the_recurrence_in_full_precision() -> None:
+def test_autocast_leaves_the_recurrence_in_full_precision(
+    monkeypatch: pytest.MonkeyPatch, bfloat16_autocast: Any
+) -> None:
     counter = lively(RWKV6Config(13, d_model=32, d_head=16), torch.float32)
     seen: list[torch.Tensor] = []
     exact = logits_of(counter, tokens(50))
-    with torch.autocast("cpu", torch.bfloat16):
+    with bfloat16_autocast() as products:
+
+        def spy(*inputs: torch.Tensor) -> torch.Tensor:
+            assert {tensor.dtype for tensor in inputs} == {torch.float32}
+            before = products.count
+            output = recurrence(*inputs)
+            assert products.count == before, "the recurrence has products in bfloat16"
+            return output
+
+        monkeypatch.setattr(models.rwkv6, "recurrence", spy)
         fast = logits_of(counter, tokens(50))
         opened = logits_of(counter, tokens(50), [("blocks.1.mixer.hook_state", lambda x, hook: seen.append(x))])
+    assert products.count > 0
     assert seen[0].dtype == torch.float32
     assert (fast - exact).abs().mean() < 0.05 * exact.std()
     assert (fast.float() - opened.float()).abs().mean() < 0.01 * exact.std()

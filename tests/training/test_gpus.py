@@ -43,7 +43,8 @@ class Kernels(TorchDispatchMode):
 @pytest.mark.parametrize("family", ["transformer", "s4", "mamba", "rwkv6"])  # rnn and lstm are other kernels on a GPU
 def test_launches_are_about_what_pytorch_dispatches(tmp_path: Path, family: str, n_layers: int) -> None:
     width = 256 if family == "mamba" else 16  # so wide that the scan has to go by chunks
-    config = resolve(TrainConfig(model=ModelOptions(family=family, n_layers=n_layers, d_model=width)))
+    model = ModelOptions(family=family, n_layers=n_layers, d_model=width)
+    config = resolve(TrainConfig(data=TaskOptions(train_length=10, ood_length=20), model=model))
     trainer = Trainer(RunFolder.create(tmp_path / "run", config))
     trainer.merges_rows = False
     trainer.advance()
