@@ -12,14 +12,14 @@ accelerator, until the process ends, so these tests run in a process of their ow
 """
 
 import ctypes
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property, partial
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "accel"
@@ -33,14 +33,9 @@ TAKE_VALUE = {aten.masked_fill, aten.masked_fill_, aten.fill, aten.fill_, *TAKE_
 host_reads: list[str] = []  # the operations at which the host waited for the device, in order
 
 
-def is_registered() -> bool:
-    """Whether this process has the device."""
-    return torch._C._get_privateuse1_backend_name() == NAME
-
-
 def pytest_configure() -> None:
     """Registers the device: pytest calls this when it loads the plugin."""
-    _setup_privateuseone_for_python_backend(NAME, _Module())
+    _setup_privateuseone_for_python_backend(NAME, _Module(f"torch.{NAME}"))
     _LIBRARY.fallback(_on_host, "PrivateUse1")
     kernels = {"as_strided": _view, "copy_": _copy, "_local_scalar_dense": _item}
     for operation, kernel in (kernels | {name: partial(_on_host, name) for name in SUBSTITUTES}).items():
@@ -65,7 +60,7 @@ class Generator(torch.Generator):
         return self.place
 
 
-class _Module:
+class _Module(ModuleType):
     """What `torch.accel` offers, by the names of `torch.cuda`."""
 
     @cached_property
@@ -135,25 +130,51 @@ def _relabel(tensor: Tensor, device_type: int) -> Tensor:
 
 def _on_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """Any operation that has no kernel below: the CPU's, on the same memory."""
-    tensors = [value for value in tree_iter((args, kwargs)) if isinstance(value, Tensor)]
+    tensors = [value for value in _values([args, list(kwargs.values())]) if isinstance(value, Tensor)]
     _refuse_other_device(operation, args, tensors)
-    if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(operation.tags):
+    if _has_tag(operation, torch.Tag.dynamic_output_shape) or _has_tag(operation, torch.Tag.data_dependent_output):
         host_reads.append(str(operation))
     on_host = {id(tensor): _host_tensor(tensor) for tensor in tensors if tensor.device.type == NAME}
-    args, kwargs = tree_map(lambda value: _host_value(value, on_host), (args, kwargs))
+    args = _each(lambda value: _host_value(value, on_host), args)
+    kwargs = {name: _each(lambda value: _host_value(value, on_host), value) for name, value in kwargs.items()}
     run = SUBSTITUTES.get(operation, operation if _takes(operation, args) else operation.overloadpacket)
-    if torch.Tag.nondeterministic_seeded in operation.tags and not _generators((args, kwargs)):
+    if _has_tag(operation, torch.Tag.nondeterministic_seeded) and kwargs.get("generator") is None:
         result = _with_own_stream(run, args, kwargs)
     else:
         result = run(*args, **kwargs)
     sources = [(tensor, on_host[id(tensor)]) for tensor in tensors if id(tensor) in on_host]
-    return tree_map(lambda value: _device_value(value, sources), result)
+    return _each(lambda value: _device_value(value, sources), result)
+
+
+@cache
+def _has_tag(operation: Any, tag: torch.Tag) -> bool:
+    return tag in operation.tags
+
+
+def _values(nested: Any) -> Iterator[Any]:
+    """What is in lists, and in lists of lists."""
+    for value in nested:
+        if isinstance(value, list | tuple):
+            yield from _values(value)
+        else:
+            yield value
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """The value, or each one in a list, changed."""
+    return type(value)([_each(change, item) for item in value]) if type(value) in (list, tuple) else change(value)
 
 
 def _takes(operation: Any, args: Any) -> bool:
     """False where torch passed a Python number as a tensor: another overload of the operation takes numbers."""
-    declared = zip(operation._schema.arguments, args, strict=False)
-    return not any(isinstance(value, int | float | complex) and str(arg.type) == "Tensor" for arg, value in declared)
+    declared = zip(_is_tensor(operation), args, strict=False)
+    return not any(is_tensor and isinstance(value, int | float | complex) for is_tensor, value in declared)
+
+
+@cache
+def _is_tensor(operation: Any) -> list[bool]:
+    """Of each argument, whether it is declared as a tensor."""
+    return [str(argument.type) == "Tensor" for argument in operation._schema.arguments]
 
 
 def _host_tensor(tensor: Tensor) -> Tensor:
@@ -164,15 +185,11 @@ def _host_tensor(tensor: Tensor) -> Tensor:
 def _refuse_other_device(operation: Any, args: Any, tensors: Iterable[Tensor]) -> None:
     packet = operation.overloadpacket
     indices = [id(index) for index in args[1]] if packet in TAKE_INDICES else []
-    takes_scalar = torch.Tag.pointwise in operation.tags or packet in TAKE_VALUE
+    takes_scalar = _has_tag(operation, torch.Tag.pointwise) or packet in TAKE_VALUE
     for tensor in tensors:
         is_fine = tensor.device.type == NAME or id(tensor) in indices or (takes_scalar and tensor.dim() == 0)
         if not is_fine:
             raise RuntimeError(f"{operation}: expected all tensors on {NAME}, but found one on {tensor.device}")
-
-
-def _generators(values: Any) -> list[torch.Generator]:
-    return [value for value in tree_iter(values) if isinstance(value, torch._C.Generator)]
 
 
 def _with_own_stream(operation: Any, args: Any, kwargs: Any) -> Any:
