@@ -1,4 +1,4 @@
-"""The simulated accelerator refuses what a GPU refuses, computes what a GPU computes, and counts what the host reads."""
+"""The simulated accelerator refuses what a GPU refuses, and counts what the host reads."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MIXTURES: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "index of the host": lambda device, host: host[device.long()],
     "write in place": lambda device, host: device.clone().add_(host),
     "write of rows": lambda device, host: device.clone().index_put_((torch.tensor([0]),), host[:1]),
-    "linear layer": lambda device, host: torch.nn.functional.linear(device, host),
+    "linear layer": torch.nn.functional.linear,
     "numpy": lambda device, host: device.numpy(),
 }
 

@@ -38,11 +38,11 @@ def slow_unless(quick: bool, value: str) -> Any:
 
 def make_config(architecture: str, task: str = "helper", device: str = "auto", **model: Any) -> TrainConfig:
     family, position = ("transformer", architecture) if architecture in SCHEMES else (architecture, None)
-    size = {"n_layers": 2, "d_model": 16} | ({"n_heads": 2} if position else {})
+    model = {"n_layers": 2, "d_model": 16} | ({"n_heads": 2} if position else {}) | model
     return resolve(
         TrainConfig(
             data=TaskOptions(task=task, train_length=6, ood_length=12),
-            model=ModelOptions(family=family, position=position, **size, **model),
+            model=ModelOptions(family=family, position=position, **model),
             optimiser=OptimiserOptions(steps=6, warmup_steps=1, batch_size=4),
             record=RecordOptions(eval_every=3, eval_rows=8),
             hardware=DeviceOptions(device=device),  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_a_run_that_stops_and_goes_on_ends_bit_for_bit_like_one_that_did_not(
     architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dropout = {} if architecture in SCHEMES else {"dropout": 0.2}  # its random stream is the device's own
-    config = make_config(architecture, "mod10", **dropout)
+    config = make_config(architecture, "mod10", n_layers=1, **dropout)
     whole, stopped = (RunFolder.create(tmp_path / name, config) for name in ("whole", "stopped"))
     scores = train(whole, progress=False)
     advance = Trainer.advance
