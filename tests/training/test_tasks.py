@@ -137,7 +137,7 @@ def test_starts_cover_every_number_that_still_fits(generator: torch.Generator) -
 
 def test_compositions_are_uniform(generator: torch.Generator) -> None:
     """Chi-squared over all compositions of 6 into 4 parts of at most 3, against an enumeration."""
-    drawn = sample_compositions(torch.full((40_000,), 6), 4, 3, generator)
+    drawn = sample_compositions(torch.full((40_000,), 6), 4, 3, generator, largest_total=6)
     counts = Tally(map(tuple, drawn.tolist()))
     possible = [parts for parts in product(range(4), repeat=4) if sum(parts) == 6]
     assert set(counts) == set(possible)
