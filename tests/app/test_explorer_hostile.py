@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from app.commands.explore import SCRIPT
-from app.explorer.catalogue import read_catalogue, start_folders
+from app.explorer.catalogue import Entry, read_catalogue, start_folders
 from app.explorer.registry import PAGES
 from app.explorer.state import MOST_REFUSED, MOST_TYPED
 from app.explorer.zoo import zoo_grid
@@ -23,6 +24,7 @@ from app.figures.zoo import zoo_figure
 from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
 from models.find import SHIPPED
+from models.info import CheckpointInfo
 from probes.behaviour import behaviour
 
 IMAGE = "![x](http://evil.example/x.png) <img src=http://evil.example/x.png onerror=hacked=1> www.evil.example"
@@ -91,8 +93,8 @@ def test_the_zoo_lists_what_is_sound_and_what_is_broken(open_hostile: Any, hosti
     reasons = {row[0]: row[1] for row in app.table[0].value.itertuples(index=False)}
     for name in ("scores", "no-scores", "no-task", "layers", "folder", "pipe", "cut", "foreign"):
         assert name in reasons
-    assert "is no file" in reasons["folder"]
-    assert "is no file" in reasons["pipe"]
+    assert re.search("is no (regular )?file", reasons["folder"])
+    assert re.search("is no (regular )?file", reasons["pipe"])
     assert "is no UTF-8 text" in reasons[r"no-utf8-\\udcff"]
     snapshots = {name: reason for name, reason in reasons.items() if name.startswith("run/snapshots/")}
     assert "points outside of its run" in snapshots["run/snapshots/step-0000006.safetensors"]
@@ -102,10 +104,19 @@ def test_the_zoo_lists_what_is_sound_and_what_is_broken(open_hostile: Any, hosti
     assert len(snapshots) == 5
 
 
-def test_the_zoos_table_and_picture_escape_metadata(hostile_counters: Path) -> None:
-    entries = read_catalogue((hostile_counters,)).sound
-    assert {"task", "position", "family", "policy"} <= {entry.name for entry in entries}
-    grid = zoo_grid(entries)
+def test_the_zoos_table_and_picture_escape_metadata() -> None:
+    task = {"name": "mod10", "train_length": 50, "ood_length": 100}
+    model = {"n_layers": 1, "d_model": 8}
+    infos = {
+        "task": CheckpointInfo("lstm", model, task | {"name": IMAGE}, "shifted"),
+        "position": CheckpointInfo("transformer", model | {"position": IMAGE}, task, "shifted"),
+        "family": CheckpointInfo(IMAGE, model, task, "shifted"),
+        "policy": CheckpointInfo("lstm", model, task, IMAGE),
+        f"{IMAGE}\n\x1b": CheckpointInfo("rnn", model, task, "shifted"),
+    }
+    scores = {"ind": 100.0, "ood": 50.0}
+    grid = zoo_grid(Entry(name, Path("x"), name, replace(info, scores=scores)) for name, info in infos.items())
+    assert len(grid.cells) == 4  # position and family are one architecture
     for text in (zoo_table(grid), zoo_figure(grid).to_json().replace("\\u003c", "<").replace("\\u003e", ">")):
         tags = set(re.findall(r"<\s*/?\s*(\w+)", text.replace("<extra>", "").replace("</extra>", "")))
         assert "evil.example" in text
