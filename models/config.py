@@ -46,7 +46,7 @@ class TransformerConfig(CounterConfig):
     n_heads: Heads = 4  # attention heads a block; each is d_model / n_heads wide
     d_mlp: HiddenWidth = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
-    eps: Annotated[float, Meta(gt=0, le=1)] = 1e-5  # LayerNorm's epsilon
+    eps: Annotated[float, Meta(gt=0, le=1e12)] = 1e-5  # LayerNorm's epsilon
     init_std: Std = 0.02  # std of the initial weights
     # Which of HookedTransformer's optional hook points fire; see `Transformer.set_use_*`.
     use_attn_result: bool = False
