@@ -17,7 +17,14 @@ from models.families import build_counter
 from models.info import CheckpointInfo, read_info
 from training.batches import Batch, draw_batch, merge_equal_rows
 from training.config import OptimiserOptions, TrainConfig
-from training.device import dropout_state, dropout_stream, prepare
+from training.device import (
+    AUTOCAST_DTYPES,
+    dropout_state,
+    dropout_stream,
+    prepare,
+    restore_scaler,
+    scaler_state,
+)
 from training.evaluate import Scores, evaluate
 from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
@@ -110,6 +117,8 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.digests: dict[str, str] = {}  # of the checkpoints up to this step, by their names in the run folder
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
+        # Halves of 16 bits cannot hold small gradients: the loss is scaled up for them.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.hardware.autocast == "fp16")
         # On a GPU one shape is worth more; with dropout equal rows are not treated equally.
         dropout = self.config.model.dropout or 0.0
         self.merges_rows = self.parts.task.rows_repeat and self.device.type == "cpu" and dropout == 0
@@ -191,15 +200,19 @@ class Trainer:
             batch = merge_equal_rows(batch, parts.counter.ignores_positions)
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.hardware.bf16):
+        precision = self.config.hardware.autocast
+        with torch.autocast(self.device.type, AUTOCAST_DTYPES[precision], enabled=precision != "fp32"):
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
         loss = loss_of(logits, batch)
         parts.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        weights = batch.weights[:, None].expand(batch.label_ids.shape)
+        self.scaler.scale(loss + parts.counter.penalty(logits, weights)).backward()
+        self.scaler.unscale_(parts.optimiser)
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
         for group in parts.optimiser.param_groups:
             group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
-        parts.optimiser.step()
+        self.scaler.step(parts.optimiser)
+        self.scaler.update()
         self.step += 1
         return loss.detach()
 
@@ -268,6 +281,8 @@ class Trainer:
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
         tensors["generator"] = self.parts.generator.get_state()
         tensors["dropout"] = dropout_state(self.device)
+        if self.scaler.is_enabled():
+            tensors["scaler"] = scaler_state(self.scaler)
         return tensors
 
     def _restore(self, state: TrainState) -> None:
@@ -286,6 +301,8 @@ class Trainer:
         self.parts.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.parts.generator.set_state(state.tensors["generator"])
         self.dropout = state.tensors["dropout"]
+        if self.scaler.is_enabled():
+            restore_scaler(self.scaler, state.tensors["scaler"])
 
 
 def replace_scores(path: Path, scores: dict[str, float]) -> None:

@@ -23,12 +23,16 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from models.border import decode_json, read_text
 from models.errors import CountLensError
 from models.files import remove_unfinished, unfinished_target, write_text, writing
 from models.find import CHECKPOINT
 from models.info import read_info
 from training.config import TrainConfig
+from training.presets import resolve
 from training.state import TrainState, fingerprint, read_state, write_state
+
+MAX_CONFIG = 2**20  # bytes of config.json
 
 
 class BusyError(CountLensError):
@@ -140,9 +144,12 @@ class RunFolder:
     def config(self) -> TrainConfig:
         """The resolved config that the run was started with."""
         try:
-            return TrainConfig.from_dict(json.loads(self._config.read_text()))
-        except (OSError, ValueError, AttributeError) as error:
+            config = TrainConfig.from_dict(decode_json(read_text(self._config, MAX_CONFIG), "the text"))
+            if resolve(config) != config:
+                raise CountLensError("it is not resolved, so it was not written by a training run")
+        except CountLensError as error:
             raise CountLensError(f"cannot read {self._config}: {error}") from error
+        return config
 
     @property
     def failure(self) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.live_table import Board, scores_of, shown
+from app.escape import say
 from models.errors import CountLensError
 from training.estimate import estimate_sweep
 from training.grid import expand, read_grid
@@ -69,12 +70,12 @@ def run_index(manifest: Manifest, index: int) -> None:
     manifest.check()
     manifest.write()
     run = manifest.runs[index]
-    print(f"{index}: {run.name}", flush=True)
+    say(f"{index}: {run.name}")
     with interrupted_by_sigterm():
         outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
     status = status_of(manifest.folder(run), run.config)
     result = scores_of(status) if outcome.error is None else f": {last_line(outcome.error)}"
-    print(f"{outcome.kind}{result}")
+    say(f"{outcome.kind}{result}")
     if outcome.kind != "finished":
         sys.exit(1)
 
@@ -82,17 +83,16 @@ def run_index(manifest: Manifest, index: int) -> None:
 def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
     """What the runs that are left would cost, here and on a GPU."""
     left = manifest.unfinished()
-    print(
-        estimate_sweep(
-            [run.config for run in left],
-            names=[run.name for run in left],
-            workers=workers or default_workers(),
-            gpu=gpu,
-            price_per_core_hour=price,
-            already_finished=len(manifest.runs) - len(left),
-            progress=sys.stderr.isatty(),
-        )
+    estimate = estimate_sweep(
+        [run.config for run in left],
+        names=[run.name for run in left],
+        workers=workers or default_workers(),
+        gpu=gpu,
+        price_per_core_hour=price,
+        already_finished=len(manifest.runs) - len(left),
+        progress=sys.stderr.isatty(),
     )
+    print("\n".join([*estimate.table(), *estimate.lines()]))
 
 
 def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
@@ -138,7 +138,7 @@ def print_summary(manifest: Manifest, chosen: Manifest, errors: Mapping[str, str
         f"in {duration(seconds)}"
     )
     for name, error in failed.items():
-        print(f"  {name}: {error}")
+        say(f"  {name}: {error}")
     if failed:
         print(f"  the whole error is in RUN/error.txt below {manifest.path.parent}; the same command tries them again")
     finished = [run for run, status in manifest.statuses() if status.state == "finished"]
@@ -154,11 +154,11 @@ def print_status(manifest: Manifest) -> None:
     """How far every run is, read from the folders: also while somebody else trains."""
     for index, (run, status) in enumerate(manifest.statuses()):
         shown = f": {status.error}" if status.state == "failed" else scores_of(status)
-        print(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
+        say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
 
 
 def _length_pair(text: str) -> list[int]:
-    pair = re.fullmatch(r"(\d+)to(\d+)", text)
+    pair = re.fullmatch(r"([0-9]{1,9})to([0-9]{1,9})", text)
     if pair is None:
         raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
     return [int(pair[1]), int(pair[2])]

@@ -101,6 +101,50 @@ def test_list_names_every_counter_and_says_which_is_broken(
     assert "broken" in text
 
 
+def test_odd_metadata_is_the_error_of_its_own_file_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    source = run / "model.safetensors"
+    with safe_open(source, "pt") as file:
+        values = json.loads(file.metadata()["countlens"])
+    odd = {
+        "scores": values | {"scores": None},
+        "task": values | {"task": {}},
+        "layers": values | {"model": values["model"] | {"n_layers": "x"}},
+        "deep": values | {"training": "DEEP"},
+    }
+    for name, changed in {**odd, "sound": values}.items():
+        (tmp_path / name).mkdir()
+        text = json.dumps(changed).replace('"DEEP"', "[" * 20_000 + "]" * 20_000)
+        save_file(load_file(source), tmp_path / name / "model.safetensors", {"countlens": text})
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe/model.safetensors")
+    listed = {counter["name"]: counter for counter in json.loads(printed(capsys, "list", tmp_path, "--json"))}
+    assert {name for name, counter in listed.items() if "error" in counter} == {*odd, "pipe"}
+    assert "scores = None: must be dict" in listed["scores"]["error"]
+    assert listed["sound"]["ood"] is not None
+    assert printed(capsys, "list", tmp_path).count("broken: ") == 5
+
+
+def test_list_obeys_no_name_and_fails_for_no_file(hostile_counters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "list", hostile_counters).splitlines()
+    counters = json.loads(printed(capsys, "list", hostile_counters, "--json"))
+    assert len(lines) == len(counters) + 1  # the first names the columns
+    assert all(line.isprintable() for line in lines)
+    assert any(line.startswith("\\x1b[2Jescape\\nline\\u202e") for line in lines)
+    assert any(line.startswith("no-utf8-\\udcff") for line in lines)
+    broken = {line.split()[0] for line in lines if "broken: " in line}
+    assert {"scores", "no-scores", "no-task", "layers", "folder", "pipe"} <= broken
+    assert "run" not in broken
+
+
+def test_an_error_is_one_line_whatever_it_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no\\x1b[2J\\nsuch" in refused(capsys, "eval", "no\x1b[2J\nsuch")
+
+
 def test_list_says_so_when_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no counters yet" in printed(capsys, "list", tmp_path)
     assert "is no folder" in refused(capsys, "list", tmp_path / "nowhere")
@@ -138,6 +182,30 @@ def test_resume_of_a_finished_run_says_so(run: Path, capsys: pytest.CaptureFixtu
         ("train --device cpu --bf16", "--bf16 is for CUDA"),
         ("eval no/such/counter", "unknown checkpoint"),
         ("train --resume /nowhere", "holds no run"),
+        ("train --lr nan", "lr=nan: must be at least 0 and at most 100"),
+        ("train --lr inf", "lr=inf: must be at least 0 and at most 100"),
+        ("train --beta2 2", "beta2=2.0: must be above 0 and below 1"),
+        ("train --eval-rows -1", "eval_rows=-1: must be at least 1"),
+        ("train --threads 0", "threads=0: must be at least 1"),
+        ("train --seed -1", "seed=-1: must be at least 0"),
+        ("train --task mod99999999999", "base=99999999999: must be at least 2 and at most 10,000"),
+        ("train --snapshots 1000000000000", "snapshots=1000000000000: must be at least 0 and at most 1,000"),
+        ("train --n-layers 1000000000", "n_layers=1000000000: must be at least 1 and at most 256"),
+        ("sweep --task mod10 --seeds 1000000000", "--seeds 1000000000: must be at least 1 and at most 5,000"),
+        ("sweep --task mod10 --n-layers 0 2", "--n-layers (0, 2): must be at least 1 and at most 256 each"),
+        (f"sweep --task mod10 --lengths {'9' * 5000}to100", "write the train and the OOD length as 50to100"),
+        ("sweep --task mod10 --workers 0", "--workers 0: must be at least 1"),
+        ("sweep --task mod10 --gpus nan", "--gpus nan: must be at least 0"),
+        ("sweep /dev/zero", "no regular file"),
+        ("eval mod10/ape-2L --rows 0", "--rows 0: must be at least 1"),
+        ("eval mod10/ape-2L --data /dev/zero", "no regular file"),
+        ("eval /dev/zero", "unknown checkpoint"),
+        ("tables --scores /dev/zero", "no regular file"),
+        ("ship /dev/zero", "no regular file"),
+        ("ship x.jsonl --max-mb 0", "--max-mb 0.0: must be above 0"),
+        ("probe mod_pca mod10/ape-2L --seed -1", "--seed -1: must be at least 0"),
+        ("patch mod10/ape-2L --batch 0", "--batch 0: must be at least 1"),
+        ("explore --port 0", "--port 0: must be at least 1 and at most 65,535"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains the runs of a sweep one after another in this process; the engines have tests of their own."""
+
+    def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
+        for run in runs:
+            yield Event(run, "started")
+            yield Event(run, train_run(manifest.folder(run).path, run.config))
+
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: run_all)
+
+
 def called(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> str:
     """What a command prints, on both streams."""
     try:
@@ -54,6 +67,7 @@ def called(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> 
     return captured.out + captured.err
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_sweep_trains_all_writes_scores_and_does_nothing_twice(
     grid: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +96,7 @@ def test_one_line_of_the_manifest_is_trained_for_a_job_array(grid: Path, capsys:
     assert "has lines 0 to 1" in called(capsys, "sweep", grid, "--index", 2, code=2)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_array_job_that_fails_says_so_in_its_exit_code(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocked = Path("runs/mod10/ape-1L-8d-5to10-20steps/seed0")
     blocked.mkdir(parents=True)
@@ -98,6 +113,7 @@ def test_a_dry_run_prints_time_and_cost_and_leaves_nothing(grid: Path, capsys: p
     assert "FLOP" in out
     assert "a core hour" in out
     assert "on one h100" in out
+    assert "mod10/rnn-1L-8d-5to10-20steps " in out  # a line per cell
     assert not Path("runs").exists()
     assert "unknown GPU" in called(capsys, "sweep", grid, "--dry-run", "--gpu", "h10", code=2)
 
@@ -134,6 +150,7 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_starts(
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_part_of_a_sweep_can_be_trained_first(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 of 1 runs finished" in called(capsys, "sweep", grid, "--only", "mod10/rnn*")
     assert not Path("runs/mod10/ape-1L-8d-5to10-20steps").exists()
@@ -167,6 +184,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(grid: Path, capsys: pytest.Captu
     state = Path("runs/mod10/ape-1L-8d-5to10-100000steps/seed0/state.safetensors")
     while not state.is_file():
         assert driver.poll() is None, driver.stderr and driver.stderr.read()
+        time.sleep(0.05)
     driver.send_signal(signal.SIGTERM)
     _, said = driver.communicate(timeout=60)
     assert driver.returncode == 130

@@ -441,3 +441,32 @@ def test_signals_at_every_file_operation_end_byte_identical(tmp_path: Path) -> N
 def test_a_hundred_random_kills_and_forty_pairs_of_starters_end_byte_identical(tmp_path: Path) -> None:
     plan: list[list[object]] = [["random", 100, 1], ["starters", 40]]
     check_killing(killing(tmp_path, plan), plan)
+
+
+@pytest.mark.parametrize(
+    ("group", "changes", "message"),
+    [
+        ("optimiser", {"lr": "fast"}, "lr = 'fast': must be float"),
+        ("optimiser", {"steps": None}, "it is not resolved"),
+        ("hardware", {"threads": 0}, "threads = 0: must be at least 1"),
+        ("model", {"d_model": 7}, "not divisible"),
+        ("model", {"colour": 1}, "model has no setting colour"),
+        ("data", {"task": 10}, "task = 10: must be str"),
+    ],
+)
+def test_a_config_file_that_no_run_wrote_is_refused(
+    tmp_path: Path, tiny: TrainConfig, group: str, changes: dict[str, object], message: str
+) -> None:
+    run = RunFolder.create(tmp_path / "run", tiny)
+    values = tiny.to_dict()
+    (run.path / "config.json").write_text(json.dumps(values | {group: values[group] | changes}))
+    with pytest.raises(CountLensError, match=rf"cannot read .*config\.json: .*{message}"):
+        run.config()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{" * 100_000, '{"seed": NaN}', '{"data": 3}'], ids=lambda t: t[:9])
+def test_a_config_file_that_is_no_config_is_refused(tmp_path: Path, tiny: TrainConfig, text: str) -> None:
+    run = RunFolder.create(tmp_path / "run", tiny)
+    (run.path / "config.json").write_text(text)
+    with pytest.raises(CountLensError, match=r"cannot read .*config\.json"):
+        run.config()

@@ -15,7 +15,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from models.border import check_fields
 from models.errors import CountLensError
+from models.ranges import Length
 from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
 
 Split = Literal["train", "ind", "ood", "aux"]
@@ -36,10 +38,10 @@ class Rows:
 class Task(ABC):
     """A form of counting. Fields are its parameters; the paper's values are the defaults."""
 
-    train_length: int = 50  # counted tokens of a training row
-    ood_length: int = 100  # how far extrapolation goes
+    train_length: Length = 50  # counted tokens of a training row
+    ood_length: Length = 100  # how far extrapolation goes
     bos: bool = False  # a token of its own stands first and is not scored
-    largest: int | None = None  # largest number word in the vocabulary (ood_length)
+    largest: Length | None = None  # largest number word in the vocabulary (ood_length)
 
     summary: ClassVar[str] = ""
     takes_bos: ClassVar[bool] = False
@@ -49,8 +51,7 @@ class Task(ABC):
     rows_repeat: ClassVar[bool] = True  # few different rows exist, so a batch has doubles
 
     def __post_init__(self) -> None:
-        if self.train_length < 1:
-            raise CountLensError(f"train_length={self.train_length}: must be at least 1")
+        check_fields(self)
         if self.ood_lengths[0] > self.ood_lengths[1]:
             raise CountLensError(
                 f"ood_length={self.ood_length} leaves no row beyond train_length={self.train_length}: make it longer"

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from models.ranges import Kinds, Length
 from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
-from training.tasks.selective import shuffled_kinds
+from training.tasks.selective import check_table, shuffled_kinds
 from training.tasks.vocabulary import PAD, Vocabulary
 
 FIRST, OTHER = "T", "F"
@@ -23,8 +24,8 @@ class FirstTokenHomogeneous(Task):
     ['T', 'F', 'F']
     """
 
-    train_length: int = 50
-    ood_length: int = 128
+    train_length: Length = 50
+    ood_length: Length = 128
 
     summary: ClassVar[str] = "is this the first token? all tokens are equal"
 
@@ -61,10 +62,14 @@ class FirstTokenHeterogeneous(FirstTokenHomogeneous):
     ['T', 'F', 'F']
     """
 
-    n_kinds: int = 10  # kinds of tokens, written 0, 1, ...
+    n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
 
     summary: ClassVar[str] = "is this the first token? ten kinds of tokens, shuffled"
     rows_repeat: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_table(self.n_kinds, self.ood_length, self.ood_length)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from models.errors import CountLensError
+from models.ranges import Base
 from training.tasks.base import LabelIds, Lengths, Task, TokenIds
 from training.tasks.vocabulary import BOS, Vocabulary, number_vocabulary
 
@@ -21,15 +21,10 @@ class Modular(Task):
     ['-1', '1', '2']
     """
 
-    base: int = 10  # counts go 1..base, then 1 again
+    base: Base = 10  # counts go 1..base, then 1 again
 
     summary: ClassVar[str] = "count the a's from 1 to 10 and round again (any base: mod7, mod12, ...)"
     takes_bos: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base < 2:
-            raise CountLensError(f"base={self.base}: must be at least 2")
 
     @property
     def name(self) -> str:

@@ -7,16 +7,29 @@ from typing import ClassVar
 import torch
 
 from models.errors import CountLensError
+from models.ranges import Base, Kinds, Length
 from training.tasks.base import LabelIds, Lengths, Task, TokenIds
 from training.tasks.compositions import sample_compositions
 from training.tasks.vocabulary import Vocabulary, number_vocabulary
+
+LARGEST_TABLE = 4_000_000  # numbers in the sampler's table
+
+
+def check_table(n_kinds: int, max_count: int, ood_length: int) -> None:
+    """Refuses settings for which `sample_compositions` would make a table that takes minutes and gigabytes."""
+    size = n_kinds * max_count * ood_length
+    if size > LARGEST_TABLE:
+        raise CountLensError(
+            f"{n_kinds} kinds of at most {max_count} tokens in rows of up to {ood_length} need a table of {size:,} "
+            f"numbers, more than {LARGEST_TABLE:,}: lower ood_length"
+        )
 
 
 def shuffled_kinds(
     lengths: Lengths, longest: int, n_kinds: int, largest: int, pad: int, generator: torch.Generator
 ) -> TokenIds:
     """Rows of kinds 0..n_kinds-1 whose counts are a uniform bounded composition of the length, shuffled."""
-    counts = sample_compositions(lengths, n_kinds, largest, generator)
+    counts = sample_compositions(lengths, n_kinds, largest, generator, largest_total=longest)
     columns = torch.arange(longest, device=lengths.device)
     kinds = (columns[None, :, None] >= counts.cumsum(1)[:, None, :]).sum(2)
     inside = columns < lengths[:, None]
@@ -32,8 +45,8 @@ class Selective(Task):
     ['0', '0', '1', '2']
     """
 
-    n_kinds: int = 10  # kinds of tokens, written 0, 1, ...
-    max_count: int = 10  # how often a kind occurs at the most
+    n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
+    max_count: Length = 10  # how often a kind occurs at the most
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before"
     takes_bos: ClassVar[bool] = True
@@ -46,6 +59,7 @@ class Selective(Task):
                 f"{self.n_kinds} kinds of at most {self.max_count} tokens cannot fill rows of {self.ood_lengths[1]}: "
                 "lower ood_length or raise max_count"
             )
+        check_table(self.n_kinds, self.max_count, self.ood_length)
 
     @property
     def name(self) -> str:
@@ -75,18 +89,13 @@ class SelectiveModular(Selective):
     ['0', '1', '2', '3', '0', '0']
     """
 
-    train_length: int = 64
-    ood_length: int = 128
-    n_kinds: int = 4
-    max_count: int = 64
-    base: int = 4  # counts go 0..base-1, then 0 again
+    train_length: Length = 64
+    ood_length: Length = 128
+    n_kinds: Kinds = 4
+    max_count: Length = 64
+    base: Base = 4  # counts go 0..base-1, then 0 again
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before, mod 4 (any base)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base < 2:
-            raise CountLensError(f"base={self.base}: must be at least 2")
 
     @property
     def name(self) -> str:
