@@ -81,7 +81,7 @@ def lines_until(driver: subprocess.Popen[str], kind: str) -> Iterator[str]:
             return
 
 
-def wait_for(condition: object, seconds: float = 60.0) -> None:
+def wait_for(condition: object, seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "waited in vain"
