@@ -17,6 +17,7 @@ from training import loop
 from training.config import TrainConfig
 from training.grid import expand
 from training.manifest import Manifest, status_of
+from training.presets import resolve
 from training.run import RunFolder
 from training.sweep import EngineOptions, sweep, train_run
 
@@ -207,7 +208,7 @@ def test_a_run_that_somebody_else_trains_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_sweep_over_runs_of_other_settings_is_refused(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, steps=5)
-    RunFolder.create(manifest.folder(manifest.runs[0]).path, TrainConfig(seed=5))
+    RunFolder.create(manifest.folder(manifest.runs[0]).path, resolve(TrainConfig(seed=5)))
     with pytest.raises(CountLensError, match="was trained with other settings"):
         manifest.check()
 
