@@ -11,6 +11,7 @@ import tyro
 from msgspec import Meta
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
+from app.escape import say
 from models.border import check_arguments
 from models.errors import CountLensError
 from models.ranges import Layers, Length, RowCount, Seed
@@ -369,24 +370,28 @@ def report(
 def explore(
     folder: Annotated[tuple[Path, ...], UseAppendAction] = (),
     port: Annotated[int, Meta(ge=1, le=65_535)] | None = None,
+    address: str = "localhost",
     browser: bool = True,
 ) -> None:
     """Open the explorer in a browser: pick a counter, see how it counts, change something, see what breaks.
 
-    It shows the shipped counters and those in ./runs, and reads nothing outside of these folders.
+    It shows the shipped counters and those in ./runs, and reads nothing outside of these folders. Only this machine
+    can reach it, unless --address says otherwise.
 
     For example:
       countlens explore
       countlens explore --folder sweeps/wide --folder /shared/runs --port 8600 --no-browser
+      countlens explore --address 0.0.0.0
 
     Args:
         folder: A folder with more counters; may be given several times.
         port: Where to serve (8501, or the next that is free).
+        address: Where to listen; 0.0.0.0 is every address of this machine, for everyone in its network.
         browser: Open a browser.
     """
     from app.commands.explore import run_explorer
 
-    run_explorer(port, folder, browser)
+    run_explorer(port, folder, browser, address)
 
 
 def _checked(command: Callable[..., None]) -> Callable[..., None]:
@@ -458,5 +463,5 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"countlens: {message}", file=sys.stderr)
+    say(f"countlens: {message}", sys.stderr)
     return code

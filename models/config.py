@@ -46,7 +46,7 @@ class TransformerConfig(CounterConfig):
     n_heads: Heads = 4  # attention heads a block; each is d_model / n_heads wide
     d_mlp: HiddenWidth = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
-    eps: Annotated[float, Meta(gt=0, le=1)] = 1e-5  # LayerNorm's epsilon
+    eps: Annotated[float, Meta(gt=0, le=1e12)] = 1e-5  # LayerNorm's epsilon
     init_std: Std = 0.02  # std of the initial weights
     # Which of HookedTransformer's optional hook points fire; see `Transformer.set_use_*`.
     use_attn_result: bool = False
@@ -103,7 +103,7 @@ class RecurrentConfig(CounterConfig):
     """What the recurrent families share. They have no positions: position ids are accepted and ignored."""
 
     embed_std: Std = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
-    dropout: Dropout = 0.0  # on what a block adds, while training
+    dropout: Dropout = 0.0  # while training; each family says where
 
     @property
     def causal(self) -> bool:
@@ -116,13 +116,26 @@ class RecurrentConfig(CounterConfig):
 
 
 @dataclass(frozen=True)
-class RNNConfig(RecurrentConfig):
-    """A plain Elman RNN (tanh) stack: no norm, no residual stream."""
+class StackConfig(RecurrentConfig):
+    """A plain stack of recurrent layers: no norm, no residual stream. Dropout is torch's own, between layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dropout > 0 and self.n_layers == 1:
+            raise CountLensError(
+                f"dropout={self.dropout} would do nothing: it stands between layers, and n_layers=1. "
+                "Use dropout=0 or at least 2 layers"
+            )
 
 
 @dataclass(frozen=True)
-class LSTMConfig(RecurrentConfig):
-    """A plain LSTM stack: no norm, no residual stream."""
+class RNNConfig(StackConfig):
+    """A plain Elman RNN (tanh) stack."""
+
+
+@dataclass(frozen=True)
+class LSTMConfig(StackConfig):
+    """A plain LSTM stack."""
 
 
 @dataclass(frozen=True)

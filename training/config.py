@@ -90,9 +90,15 @@ class DeviceOptions:
     """Where it runs."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes the best that there is
-    bf16: bool = False  # bfloat16 autocast (CUDA)
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of autocast in training (CUDA); fp16 also scales the loss
+    bf16: bool = False  # short for --precision bf16
     compile: bool = False  # torch.compile the training step (CUDA)
     threads: Threads = 1  # CPU threads; small models are fastest with one, several runs side by side
+
+    @property
+    def autocast(self) -> Literal["fp32", "bf16", "fp16"]:
+        """The precision that training uses."""
+        return "bf16" if self.bf16 else self.precision
 
 
 @dataclass(frozen=True)

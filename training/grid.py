@@ -18,8 +18,8 @@ Any option of `countlens train` is a key, with _ for - in its name.
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ from models.config import POSITION_NAMES
 from models.errors import CountLensError, shown, unknown
 from models.families import FAMILIES
 from training.config import MAX_RUNS, TrainConfig
-from training.presets import resolve, run_name
+from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 
@@ -38,6 +38,7 @@ Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 OPTIONS = {
     field.name: group for group, cls in field_hints(TrainConfig).items() if is_dataclass(cls) for field in fields(cls)
 }
+SEED = field_hints(TrainConfig)["seed"]
 # `architecture` stands for family and position together, as in the paper's tables.
 KEYS = ["preset", "seeds", "architecture", "lengths", *(name for name in OPTIONS if name not in ("family", "position"))]
 
@@ -66,47 +67,53 @@ def expand(cells: list[Cell]) -> list[SweepRun]:
     if sum(_run_count(cell, f"cell {number}") for number, cell in enumerate(cells, 1)) > MAX_RUNS:
         raise CountLensError(f"the grid has more than {MAX_RUNS:,} runs: make several smaller ones of it")
     for number, cell in enumerate(cells, 1):
-        for choice in _choices(cell, f"cell {number}"):
-            where = f"cell {number} ({', '.join(f'{key} = {_shown(value)}' for key, value in choice.items())})"
+        for choice, seeds in _choices(cell, f"cell {number}"):
+            words = (f"{key} = {_shown(value)}" for key, value in (choice | {"seed": seeds[0]}).items())
+            where = f"cell {number} ({', '.join(words)})"
             try:
-                config = _config(choice)
-                run = SweepRun(run_name(config), resolve(config))
+                for seed in seeds:
+                    convert("seed", seed, SEED, IN_FILE)
+                config = resolve(_config(choice))
+                name = cell_name(config)
             except CountLensError as error:
                 raise CountLensError(f"{where}: {error}") from error
-            if run.name in runs and runs[run.name].config != run.config:
-                raise CountLensError(
-                    f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
-                )
-            runs.setdefault(run.name, run)
-            origin.setdefault(run.name, where)
+            for seed in seeds:
+                run = SweepRun(f"{name}/seed{seed}", replace(config, seed=seed))
+                if run.name in runs and runs[run.name].config != run.config:
+                    raise CountLensError(
+                        f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
+                    )
+                runs.setdefault(run.name, run)
+                origin.setdefault(run.name, where)
     return list(runs.values())
 
 
 def _run_count(cell: Cell, where: str) -> int:
     """How many runs a cell stands for."""
-    return math.prod(len(values) for values in _axes(cell, where).values())
+    axes, seeds = _axes(cell, where)
+    return len(seeds) * math.prod(len(values) for values in axes.values())
 
 
-def _choices(cell: Cell, where: str) -> Iterator[Cell]:
-    """One dict per run: the product over every key that has a list; seeds last, so that they lie side by side."""
-    axes = _axes(cell, where)
+def _choices(cell: Cell, where: str) -> Iterator[tuple[Cell, Sequence[Any]]]:
+    """The product over every key that has a list, each choice with its seeds: those cost nothing to resolve."""
+    axes, seeds = _axes(cell, where)
     for values in itertools.product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))
+        yield dict(zip(axes, values, strict=True)), seeds
 
 
-def _axes(cell: Cell, where: str) -> dict[str, list[Any] | range]:
-    """The values of every key."""
+def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
+    """The values of every key, and the seeds."""
     for key in cell:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
     seeds = cell.get("seeds", 1)
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         seeds = range(convert("seeds", seeds, Annotated[int, Meta(le=MAX_RUNS)], IN_FILE))
-    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"} | {"seed": seeds}
-    for key, values in axes.items():
+    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"}
+    for key, values in (axes | {"seeds": seeds}).items():
         if not isinstance(values, list | range) or not values:
             raise CountLensError(f"{where}: {key} = {shown(values)} gives no run: give a value or a list of them")
-    return axes
+    return axes, seeds
 
 
 def _axis(key: str, value: Any) -> Any:
@@ -117,7 +124,7 @@ def _axis(key: str, value: Any) -> Any:
 
 
 def _config(choice: Cell) -> TrainConfig:
-    """The config of one choice of values."""
+    """The config of one choice of values, with the default seed."""
     groups: dict[str, Cell] = {group: {} for group in OPTIONS.values()}
     for key, value in choice.items():
         if key == "architecture":
@@ -128,7 +135,7 @@ def _config(choice: Cell) -> TrainConfig:
             groups["data"] |= dict(zip(("train_length", "ood_length"), value, strict=True))
         elif key in OPTIONS:
             groups[OPTIONS[key]][key] = value
-    own = {key: value for key, value in choice.items() if key in ("preset", "seed")}
+    own = {key: value for key, value in choice.items() if key == "preset"}
     return build(TrainConfig, own | groups, "a cell")
 
 

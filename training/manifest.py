@@ -88,6 +88,11 @@ class Manifest:
             yield run, status_of(self.folder(run), run.config)
 
 
+def last_line(text: str) -> str:
+    """The last line of an error: of a traceback, the one that says what happened."""
+    return text.strip().splitlines()[-1] if text.strip() else "unknown"
+
+
 @dataclass(frozen=True)
 class _Line:
     """A line of the file, as it is written."""
@@ -114,15 +119,19 @@ def _parse(line: str, where: str) -> SweepRun:
 
 def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
     """How far a run is, from its folder alone."""
-    lines = folder.metrics() if folder.exists else []
-    last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
-    scores = read_info(folder.best).scores if folder.finished else last
-    failure = folder.failure
+    last: dict[str, Any] = {"step": 0, "seconds": 0.0}
+    scores: dict[str, Any] = {}
+    failure = None if folder.finished else folder.failure
+    try:
+        last = [last, *folder.metrics()][-1] if folder.exists else last
+        scores = read_info(folder.best).scores if folder.finished else last
+    except CountLensError as error:  # one damaged run must not hide the others
+        failure = str(error)
     state: State = "waiting"
-    if folder.finished:
-        state = "finished"
-    elif failure is not None:
+    if failure is not None:
         state = "failed"
+    elif folder.finished:
+        state = "finished"
     elif folder.exists:
         state = "started"
     return RunStatus(
@@ -132,5 +141,5 @@ def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
         seconds=last["seconds"],
         ind=scores.get("ind"),
         ood=scores.get("ood"),
-        error=failure.strip().splitlines()[-1] if failure else None,
+        error=last_line(failure) if failure else None,
     )

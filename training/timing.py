@@ -9,18 +9,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from models.config import CounterConfig
 from models.errors import CountLensError
+from models.families import build_counter
 from training.batches import draw_batch, merge_equal_rows
-from training.config import TrainConfig
+from training.config import TaskOptions, TrainConfig
 from training.device import choose_device, dropout_stream
 from training.evaluate import FINAL_ROWS
-from training.flops import evaluation_flops, evaluations, step_flops
+from training.flops import evaluation_flops, evaluations, row_length, step_flops
 from training.loop import Trainer
+from training.presets import model_config, task_of
 from training.run import RunFolder
 from training.tasks import Split
 
@@ -65,13 +69,39 @@ def time_run(config: TrainConfig, seconds_budget: float = 1.5) -> Timing:
             step, _ = _timed(lambda: float(trainer.advance()), clock, 0.5 * seconds_budget)
             scoring, scores = _timed(trainer.score, clock, 0.3 * seconds_budget)
             saving, _ = _timed(save, clock, 0.1 * seconds_budget)
-    step_part = _batch_tokens(trainer, part) / _batch_tokens(trainer, config)
-    scored = _scored_tokens(trainer, part.record.eval_rows)
+    step_part = _batch_tokens(part) / _batch_tokens(config)
+    scored = _scored_tokens(part, part.record.eval_rows)
     return Timing(
         step=step / step_part,
-        evaluation=scoring * _scored_tokens(trainer, config.record.eval_rows) / scored + saving,
-        final=scoring * _scored_tokens(trainer, FINAL_ROWS) / scored,
+        evaluation=scoring * _scored_tokens(config, config.record.eval_rows) / scored + saving,
+        final=scoring * _scored_tokens(config, FINAL_ROWS) / scored,
     )
+
+
+def extrapolate(timing: Timing, timed: TrainConfig, config: TrainConfig) -> Timing:
+    """What another config would take if it did its arithmetic as fast as the timed one.
+
+    Fair for the same family and width, at other depths, row lengths and batches. Saving is scaled like scoring.
+    """
+    evaluation = _evaluation_work(config, config.record.eval_rows) / _evaluation_work(timed, timed.record.eval_rows)
+    return Timing(
+        step=timing.step * step_work(config) / step_work(timed),
+        evaluation=timing.evaluation * evaluation,
+        final=timing.final * _evaluation_work(config, FINAL_ROWS) / _evaluation_work(timed, FINAL_ROWS),
+    )
+
+
+def step_work(config: TrainConfig) -> float:
+    """FLOPs of a training step on this machine, equal rows counted once."""
+    config = _as_far_as_possible(config)
+    nominal = (config.optimiser.batch_size or 1) * row_length(config, "train")
+    return step_flops(config) * _batch_tokens(config) / nominal
+
+
+def _evaluation_work(config: TrainConfig, rows: int | None) -> float:
+    """FLOPs of scoring so many rows of each split, equal rows counted once."""
+    nominal = (rows or 1) * sum(row_length(config, split) for split in task_of(config).splits)
+    return evaluation_flops(config, rows or 1) * _scored_tokens(config, rows) / nominal
 
 
 def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
@@ -81,7 +111,9 @@ def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
         device = choose_device(options.device)
     except CountLensError:
         device, options = choose_device("auto"), replace(options, device="auto")
-    options = replace(options, bf16=options.bf16 and device.type == "cuda", compile=False)
+    if device.type != "cuda":
+        options = replace(options, precision="fp32", bf16=False)
+    options = replace(options, compile=False)
     return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
 
 
@@ -115,23 +147,33 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
             return statistics.median(times[1:] or times), result
 
 
-def _batch_tokens(trainer: Trainer, config: TrainConfig) -> int:
+def _batch_tokens(config: TrainConfig) -> int:
     """Tokens of a training batch as the trainer computes it."""
-    return _tokens(trainer, "train", config.optimiser.batch_size or 1, trainer.merges_rows)
+    merged = (config.model.dropout or 0.0) == 0 and choose_device(config.hardware.device).type == "cpu"
+    return _tokens(config, "train", config.optimiser.batch_size or 1, merged)
 
 
-def _scored_tokens(trainer: Trainer, rows: int | None) -> int:
+def _scored_tokens(config: TrainConfig, rows: int | None) -> int:
     """Tokens of an evaluation on so many rows of each split."""
-    task = trainer.parts.task
-    return sum(_tokens(trainer, split, rows or 1, task.rows_repeat) for split in task.splits)
+    return sum(_tokens(config, split, rows or 1, merged=True) for split in task_of(config).splits)
 
 
-def _tokens(trainer: Trainer, split: Split, rows: int, merged: bool) -> int:
-    """Tokens of a batch as it is computed: equal rows once."""
-    counter, task = trainer.parts.counter, trainer.parts.task
-    max_position = max(counter.cfg.max_position, task.longest_row)
-    generator = torch.Generator().manual_seed(0)
-    batch = draw_batch(task, trainer.config.data.policy, max_position, split, rows, generator)
-    if merged:
-        batch = merge_equal_rows(batch, counter.ignores_positions)
-    return batch.token_ids.numel()
+def _tokens(config: TrainConfig, split: Split, rows: int, merged: bool) -> int:
+    """Tokens of a batch as it is computed: equal rows once, where they are merged."""
+    if not (merged and task_of(config).rows_repeat):
+        return rows * row_length(config, split)
+    cfg = replace(model_config(config), n_layers=2, d_vocab=1)  # neither matters to positions
+    return _different_tokens(config.data, split, rows, _ignores_positions(cfg))
+
+
+@lru_cache(maxsize=4096)
+def _different_tokens(data: TaskOptions, split: Split, rows: int, ignore_positions: bool) -> int:
+    task = task_of(TrainConfig(data=data))
+    max_position = max(data.max_position or 0, task.longest_row)
+    batch = draw_batch(task, data.policy, max_position, split, rows, torch.Generator().manual_seed(0))
+    return merge_equal_rows(batch, ignore_positions).token_ids.numel()
+
+
+@lru_cache(maxsize=4096)
+def _ignores_positions(cfg: CounterConfig) -> bool:
+    return build_counter(cfg).ignores_positions

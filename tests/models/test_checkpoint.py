@@ -221,7 +221,7 @@ def test_snapshots_are_the_files_with_a_step_in_their_name(tmp_path: Path) -> No
     for name in ("step-0000007", "step-0000000", "step-final", "step-", "step-1e3", "step-" + "9" * 5000):
         with contextlib.suppress(OSError):  # a name may be too long for the disk
             (tmp_path / "snapshots" / f"{name}.safetensors").touch()
-    found = find.snapshots_beside(tmp_path / "model.safetensors")
+    found = find.find_snapshots(tmp_path).by_step
     assert {step: path.stem for step, path in found.items()} == {0: "step-0000000", 7: "step-0000007"}
     assert list(found) == [0, 7]
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from models.errors import CountLensError
+from training.config import architecture_name
 from training.grid import expand, read_grid
+from training.paper import PAPER_POLICY, Experiment, paper_cells
 from training.presets import resolve, run_name
 
 
@@ -156,6 +158,39 @@ def test_a_device_is_refused_at_once() -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CountLensError, match="cannot read"):
         read_grid(tmp_path / "none.toml")
+
+
+def test_the_papers_grid_has_every_cell_of_its_tables_with_five_seeds_and_nothing_else() -> None:
+    runs = read_grid(Path(__file__).parents[2] / "checkpoints" / "paper.toml")
+    seeds: dict[tuple[Experiment, int | None, int | None], list[int]] = {}
+    for run in runs:
+        data, model = run.config.data, run.config.model
+        assert (run.config.preset, data.policy) == ("paper", PAPER_POLICY)
+        experiment = Experiment(
+            data.task,
+            data.bos,
+            architecture_name(model),
+            model.n_layers,
+            model.causal,
+            data.train_length,
+            data.ood_length,
+        )
+        seeds.setdefault((experiment, model.d_model, model.n_heads), []).append(run.config.seed)
+    assert all(of_cell == [1234, 12, 123, 42, 319] for of_cell in seeds.values())
+    answers = [[cell.is_about(*trained) for trained in seeds] for cell in paper_cells()]
+    assert [cell for cell, row in zip(paper_cells(), answers, strict=True) if not any(row)] == []
+    assert all(any(column) for column in zip(*answers, strict=True))
+
+
+def test_seeds_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand seeds are resolved once."""
+    calls: list[object] = []
+    monkeypatch.setattr("training.grid.resolve", lambda config: calls.append(config) or resolve(config))
+    runs = expand([{"task": "mod10", "architecture": ["nope", "ape"], "seeds": 500}])
+    assert len(runs) == len({run.name for run in runs}) == 1000
+    assert len(calls) == 2
+    assert {run.config.seed for run in runs} == set(range(500))
+    assert all(run.name.endswith(f"/seed{run.config.seed}") for run in runs)
 
 
 def test_every_run_keeps_its_name_when_it_is_resolved() -> None:

@@ -47,6 +47,26 @@ def test_the_paper_preset_has_each_familys_own_settings() -> None:
     assert (rwkv6.optimiser.lr, rwkv6.optimiser.beta2, rwkv6.model.dropout) == (1e-4, 0.99, 0.1)
 
 
+def test_the_papers_rnn_is_1024_wide_and_without_dropout() -> None:
+    rnn, lstm = (resolve(config("selective", "paper", family=family)) for family in ("rnn", "lstm"))
+    assert (rnn.model.d_model, lstm.model.d_model) == (1024, 128)
+    for resolved in (rnn, lstm):
+        assert (resolved.optimiser.lr, resolved.optimiser.warmup_steps, resolved.model.dropout) == (1e-3, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        *(("mod10", 312_500), ("shifted_start", 312_500), ("first_tok_homogeneous", 312_500)),
+        *(("selective", 625_000), ("selective_mod4", 625_000), ("vanilla_succession", 625_000)),
+        *(("helper", 625_000), ("helper_shifted", 625_000)),
+    ],
+)
+def test_the_paper_preset_trains_as_long_as_the_paper(task: str, steps: int) -> None:
+    resolved = resolve(config(task, "paper"))
+    assert (resolved.optimiser.steps, resolved.record.eval_every) == (steps, 30_000)
+
+
 @pytest.mark.parametrize(
     ("model", "option"),
     [
@@ -113,6 +133,7 @@ def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
         (config(position="rop"), "unknown positional scheme"),
         (config(task="mod_10"), "unknown task"),
         (config(d_model=30), "not divisible by n_heads"),
+        (config(family="lstm", n_layers=1, dropout=0.1), "dropout=0.1 would do nothing"),
         (TrainConfig(data=TaskOptions(max_position=64)), "rows of up to 100 tokens, more than max_position=64"),
         (TrainConfig(data=TaskOptions(policy="shift")), "unknown position policy 'shift': did you mean shifted"),
         (TrainConfig(optimiser=OptimiserOptions(steps=0)), "steps=0: must be at least 1"),

@@ -68,10 +68,11 @@ def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
     if info.task is None:
         return None
     task = make_task(**info.task)
-    if task.vocab.size != info.model["d_vocab"]:
+    d_vocab = info.model.get("d_vocab", task.vocab.size)  # a counter that was never saved does not say it here
+    if task.vocab.size != d_vocab:
         raise CountLensError(
             f"the checkpoint's task {task.name} has {task.vocab.size} tokens, but its model has "
-            f"d_vocab={info.model['d_vocab']}: they do not belong together"
+            f"d_vocab={d_vocab}: they do not belong together"
         )
     return task
 

@@ -9,14 +9,16 @@ from torch import Tensor
 
 
 def sample_compositions(
-    totals: Int[Tensor, "batch"], n_parts: int, largest: int, generator: torch.Generator
+    totals: Int[Tensor, "batch"], n_parts: int, largest: int, generator: torch.Generator, largest_total: int
 ) -> Int[Tensor, "batch n_parts"]:
     """For each total, n_parts numbers of 0..largest that sum to it, all such lists being equally likely.
+
+    No total is above `largest_total`: reading that off the totals would make the host wait for a GPU at every batch.
 
     The paper draws a composition by stars and bars and rejects it if a part is too large. Drawing part by
     part, each from its exact distribution given what is left, gives the same law and rejects nothing.
     """
-    most = 1 << int(totals.max()).bit_length()  # a power of two, so that few tables are made
+    most = 1 << largest_total.bit_length()  # a power of two, so that few tables are made
     cumulative = _part_distributions(n_parts, largest, min(most, n_parts * largest)).to(generator.device)
     left, parts = totals, []
     for part in range(n_parts):

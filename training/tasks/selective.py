@@ -29,7 +29,7 @@ def shuffled_kinds(
     lengths: Lengths, longest: int, n_kinds: int, largest: int, pad: int, generator: torch.Generator
 ) -> TokenIds:
     """Rows of kinds 0..n_kinds-1 whose counts are a uniform bounded composition of the length, shuffled."""
-    counts = sample_compositions(lengths, n_kinds, largest, generator)
+    counts = sample_compositions(lengths, n_kinds, largest, generator, largest_total=longest)
     columns = torch.arange(longest, device=lengths.device)
     kinds = (columns[None, :, None] >= counts.cumsum(1)[:, None, :]).sum(2)
     inside = columns < lengths[:, None]
