@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from app.escape import printable, say
-from app.headers import read_header
 from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, named_counters
+from models.info import read_info
 
 
 def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
@@ -27,7 +27,7 @@ def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
 def describe_counter(name: str, path: Path) -> dict[str, Any]:
     """What a checkpoint's header says."""
     try:
-        info = read_header(path)
+        info = read_info(path)
     except CountLensError as error:
         return {"name": name, "path": str(path), "error": str(error)}
     task = info.task or {}

@@ -9,10 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from app.escape import for_markdown, printable
-from app.headers import read_header
 from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, SNAPSHOTS, find_snapshots, named_counters
-from models.info import CheckpointInfo
+from models.info import CheckpointInfo, read_info
 
 DEFAULT = "mod10/ape-2L"  # a counter that counts: what a first visit shows
 
@@ -155,7 +154,7 @@ def _read_inside(path: Path, folders: tuple[Path, ...]) -> CheckpointInfo:
     if not _is_inside(_resolve(path), folders):
         raise CountLensError(f"{path.name} points outside of the explorer's folders: copy the file there")
     _check_name(path)
-    return read_header(path)
+    return read_info(path)
 
 
 def _check_name(path: Path) -> None:
@@ -187,7 +186,7 @@ def read_snapshots(run: Path) -> tuple[dict[int, Path], dict[str, str]]:
     broken = {path.name: reason for path, reason in files.odd.items()}
     for step, path in files.by_step.items():
         try:
-            read_header(path)
+            read_info(path)
             sound[step] = path
         except CountLensError as error:
             broken[path.name] = str(error).replace(str(path), path.name)

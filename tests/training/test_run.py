@@ -424,8 +424,8 @@ def check_killing(reports: list[dict[str, Any]], plan: list[list[Any]]) -> None:
 
 
 def test_signals_at_file_operations_random_kills_and_two_starters_end_byte_identical(tmp_path: Path) -> None:
-    plan: list[list[object]] = [["operations", number, 7 + 13 * i, 40] for i, number in enumerate(SIGNALS)]
-    plan += [["random", 5, 0], ["starters", 3]]
+    plan: list[list[object]] = [["operations", number, 7 + 18 * i, 54] for i, number in enumerate(SIGNALS)]
+    plan += [["random", 4, 0], ["starters", 2]]
     check_killing(killing(tmp_path, plan), plan)
 
 
