@@ -1,7 +1,9 @@
 """Probes on an accelerator: every number is that of the CPU.
 
-Numbers may differ by 1e-4, absolutely or relatively. Three kinds of numbers count which of two almost equal values is
-larger, for random permutations or for an untrained counter, so that one rounding moves them: these may differ by 5e-3.
+Numbers may differ by 1e-4, absolutely or relatively. Scores of untrained counters count which of two almost equal
+values is larger, so that one rounding moves them: they may differ by 5e-3. So may p-values, of which those above 0.05
+only have to stay there: equal tokens without positions have equal states, and their permutations compare rounding
+errors.
 """
 
 import re
@@ -40,7 +42,7 @@ from training.presets import resolve
 from training.run import RunFolder
 
 TOLERANCE, TOLERANCE_OF_CHANCE = 1e-4, 5e-3
-CHANCE = {"p", "p_alone", "untrained"}
+P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone"}, 0.05
 TRANSFORMERS = [
     "mod10/ape-2L",
     "selective-bos/rope-1L",
@@ -72,9 +74,10 @@ def assert_same(value: Any, expected: Any, path: str = "") -> None:
         for index, (own, other) in enumerate(zip(value, expected, strict=True)):
             assert_same(own, other, f"{path}[{index}]")
     elif isinstance(expected, float):
-        is_chance = not CHANCE.isdisjoint(re.split(r"\W+", path))
-        tolerance = TOLERANCE_OF_CHANCE if is_chance else TOLERANCE
-        assert value == pytest.approx(expected, rel=tolerance, abs=tolerance), path
+        words = set(re.split(r"\W+", path))
+        tolerance = TOLERANCE_OF_CHANCE if words & (P_VALUES | {"untrained"}) else TOLERANCE
+        if not (words & P_VALUES and min(value, expected) > NOT_SIGNIFICANT):
+            assert value == pytest.approx(expected, rel=tolerance, abs=tolerance), path
     else:
         assert value == expected, path
 
