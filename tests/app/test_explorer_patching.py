@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from shipped import shipped
 
+from app.escape import for_markdown
 from app.figures.edited_rows import patched_row_figure
 from models import load_counter
 from probes.pair_patching import pair_patch
@@ -41,7 +42,7 @@ def test_the_map_is_the_probes_and_a_patch_of_the_first_token_breaks_what_follow
     drawn = heat["data"][0]["z"]
     values = np.frombuffer(base64.b64decode(drawn["bdata"]), drawn["dtype"]).reshape(2, 20)
     np.testing.assert_allclose(values, found.effect("resid_pre"))
-    assert any(found.finding("resid_pre") in block.value for block in app.markdown)
+    assert any(for_markdown(found.finding("resid_pre")) in block.value for block in app.markdown)
     assert sum("<u>" in word for word in cells(strip)[3]) > 10
     app.slider(key="position").set_value(19).run()
     assert not any("<u>" in word for word in cells(figures(app)[1])[3][:19])

@@ -67,7 +67,7 @@ def test_a_compared_counter_has_what_it_has_of_the_same_positions(open_page: Ope
 def test_a_site_that_a_compared_counter_lacks_is_named(open_page: Open, figures: Figures) -> None:
     app = open_page("pid-pca", counter=APE, versus=LSTM, site="mlp_post", layer="1")
     assert len(figures(app)) == 2
-    assert "unknown site 'L1 mlp_post'" in app.info[0].value
+    assert "unknown site 'L1 mlp\\_post'" in app.info[0].value  # as markdown wants it
 
 
 def test_a_period_is_named_in_the_middle_of_its_clusters() -> None:

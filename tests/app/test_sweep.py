@@ -50,7 +50,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
         for run in runs:
             yield Event(run, "started")
-            yield Event(run, train_run(manifest.folder(run).path, run.config))
+            outcome = train_run(manifest.folder(run).path, run.config)
+            yield Event(run, outcome.kind, outcome.error)
 
     monkeypatch.setattr("training.sweep.get_engine", lambda name: run_all)
 
