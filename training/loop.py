@@ -15,7 +15,7 @@ from models.checkpoint import load_counter, save_counter
 from models.counter import Counter
 from models.families import build_counter
 from models.info import CheckpointInfo
-from training.batches import Batch, draw_batch, merge_equal_rows
+from training.batches import WeightedTokens, draw_tokens
 from training.config import OptimiserOptions, TrainConfig
 from training.device import dropout_state, dropout_stream, prepare
 from training.evaluate import Scores, evaluate
@@ -23,7 +23,7 @@ from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
 from training.presets import model_config, task_of
 from training.run import RunFolder, TrainState
-from training.tasks import NOT_SCORED, Task, task_settings
+from training.tasks import NOT_SCORED, Split, Task, task_settings
 
 EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
 SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evaluation
@@ -37,13 +37,13 @@ def train(run: RunFolder, progress: bool = True) -> Scores:
         return _final_scores(run)
 
 
-def loss_of(logits: Tensor, batch: Batch) -> Tensor:
-    """Mean cross-entropy over the scored tokens of all the sampled rows."""
+def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
+    """Mean cross-entropy over the scored tokens, each with its share."""
+    labels = tokens.batch.label_ids
     per_token = F.cross_entropy(
-        logits.flatten(0, 1).float(), batch.label_ids.flatten(), ignore_index=NOT_SCORED, reduction="none"
-    ).view_as(batch.label_ids)
-    scored = ((batch.label_ids != NOT_SCORED) * batch.weights[:, None]).sum()
-    return (per_token.sum(1) * batch.weights).sum() / scored
+        logits.flatten(0, 1).float(), labels.flatten(), ignore_index=NOT_SCORED, reduction="none"
+    ).view_as(labels)
+    return (per_token * tokens.shares).sum() / (tokens.shares * (labels != NOT_SCORED)).sum()
 
 
 def lr_factor(step: int, options: OptimiserOptions) -> float:
@@ -100,9 +100,8 @@ class Trainer:
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
-        # On a GPU one shape is worth more; with dropout equal rows are not treated equally.
-        dropout = self.config.model.dropout or 0.0
-        self.merges_rows = self.parts.task.rows_repeat and self.device.type == "cpu" and dropout == 0
+        # Dropout treats equal tokens differently: there, every row must be a draw of its own.
+        self.independent_rows = (self.config.model.dropout or 0.0) > 0
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -150,21 +149,13 @@ class Trainer:
     def advance(self) -> Tensor:
         """One optimiser step; advances `step`."""
         parts, options = self.parts, self.config.optimiser
-        batch = draw_batch(
-            parts.task,
-            self.config.data.policy,
-            parts.counter.cfg.max_position,
-            "train",
-            options.batch_size or 1,
-            parts.generator,
-        )
-        if self.merges_rows:
-            batch = merge_equal_rows(batch, parts.counter.ignores_positions)
+        tokens = self.draw("train", options.batch_size or 1)
+        batch = tokens.batch
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.hardware.bf16):
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
-        loss = loss_of(logits, batch)
+        loss = loss_of(logits, tokens)
         parts.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
@@ -173,6 +164,18 @@ class Trainer:
         parts.optimiser.step()
         self.step += 1
         return loss.detach()
+
+    def draw(self, split: Split, rows: int) -> WeightedTokens:
+        """Rows for one training step."""
+        return draw_tokens(
+            self.parts.counter,
+            self.parts.task,
+            self.config.data.policy,
+            split,
+            rows,
+            self.parts.generator,
+            self.independent_rows,
+        )
 
     def score(self) -> Scores:
         """Scores now, on the rows on which the best checkpoint is chosen."""
@@ -184,7 +187,7 @@ class Trainer:
 
         Of equal ones the later is kept: an LSTM that has just reached 100 often forgets how beyond position 100.
         """
-        summary = scores.summary()
+        summary = scores.summary
         lr = self.parts.optimiser.param_groups[0]["lr"]
         self.writer.write(
             {"step": self.step, "seconds": round(self.seconds, 2), "loss": loss, "lr": lr, **summary},
@@ -250,6 +253,6 @@ def _final_scores(run: RunFolder) -> Scores:
     assert counter.info is not None
     scores = evaluate(counter, task_of(config), config.data.policy)
     if not run.finished:
-        save_counter(run.best, counter, replace(counter.info, scores=scores.summary()))
+        save_counter(run.best, counter, replace(counter.info, scores=scores.summary))
         run.finish()
     return scores

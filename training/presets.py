@@ -181,7 +181,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
         config.data,
         train_length=task.train_length,
         ood_length=task.ood_length,
-        max_position=config.data.max_position or _next_power_of_two(task.longest_row),
+        max_position=config.data.max_position or task.max_position,
     )
     model = _fill_model(config.model, recipe)
     resolved = replace(
@@ -295,10 +295,6 @@ def _fill(options: Any, recipe: Recipe) -> Any:
         if getattr(options, field.name) is None and hasattr(recipe, field.name)
     }
     return replace(options, **missing)
-
-
-def _next_power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()
 
 
 def describe(model: ModelOptions) -> str:

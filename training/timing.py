@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 from models.errors import CountLensError
-from training.batches import draw_batch, merge_equal_rows
+from training.batches import draw_tokens
 from training.config import TrainConfig
 from training.device import choose_device, dropout_stream
 from training.evaluate import FINAL_ROWS
@@ -117,21 +117,17 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
 
 def _batch_tokens(trainer: Trainer, config: TrainConfig) -> int:
     """Tokens of a training batch as the trainer computes it."""
-    return _tokens(trainer, "train", config.optimiser.batch_size or 1, trainer.merges_rows)
+    return _tokens(trainer, "train", config.optimiser.batch_size or 1, trainer.independent_rows)
 
 
 def _scored_tokens(trainer: Trainer, rows: int | None) -> int:
     """Tokens of an evaluation on so many rows of each split."""
-    task = trainer.parts.task
-    return sum(_tokens(trainer, split, rows or 1, task.rows_repeat) for split in task.splits)
+    return sum(_tokens(trainer, split, rows or 1, False) for split in trainer.parts.task.splits)
 
 
-def _tokens(trainer: Trainer, split: Split, rows: int, merged: bool) -> int:
-    """Tokens of a batch as it is computed: equal rows once."""
-    counter, task = trainer.parts.counter, trainer.parts.task
-    max_position = max(counter.cfg.max_position, task.longest_row)
-    generator = torch.Generator().manual_seed(0)
-    batch = draw_batch(task, trainer.config.data.policy, max_position, split, rows, generator)
-    if merged:
-        batch = merge_equal_rows(batch, counter.ignores_positions)
-    return batch.token_ids.numel()
+def _tokens(trainer: Trainer, split: Split, rows: int, independent_rows: bool) -> int:
+    """Tokens of a batch as it is computed: rows that the counter cannot tell apart once."""
+    parts, policy = trainer.parts, trainer.config.data.policy
+    generator = torch.Generator(trainer.device).manual_seed(0)
+    drawn = draw_tokens(parts.counter, parts.task, policy, split, rows, generator, independent_rows)
+    return drawn.batch.token_ids.numel()

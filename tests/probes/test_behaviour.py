@@ -91,7 +91,7 @@ def test_totals_and_positions_are_those_of_an_evaluation(name: str) -> None:
     counter.info = CheckpointInfo("transformer", {}, task=task_settings(task), policy="shifted")
     found, expected = behaviour(counter, rows=40, seed=3), evaluate(counter, task, "shifted", rows=40, seed=3)
     assert set(found.total) == set(task.splits)
-    for split, value in expected.summary().items():
+    for split, value in expected.summary.items():
         assert found.total[split].value == pytest.approx(value, abs=1e-3)
         theirs = [np.nan if share is None else share for share in expected.by_position[split]]
         np.testing.assert_allclose(found.by_position[split].percent, theirs, atol=1e-3)

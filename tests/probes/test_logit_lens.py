@@ -95,7 +95,7 @@ def test_the_parts_add_up_to_the_margin_and_the_lens_ends_with_the_answers(
     found = logit_lens(counter, rows=24, seed=2)
     assert found.worst_error < 1e-4
     scores = evaluate(counter, SMALL, "shifted", rows=24, seed=2)
-    for split, percent in scores.summary().items():
+    for split, percent in scores.summary.items():
         assert found.attribution[split].value.sum() == pytest.approx(found.margin[split], abs=1e-4)
         assert found.attribution[split].value.std() > 1e-3
         assert found.accuracy[split].value[-1] == pytest.approx(percent, abs=1e-3)
