@@ -45,7 +45,7 @@ def test_launches_are_about_what_pytorch_dispatches(tmp_path: Path, family: str,
     width = 256 if family == "mamba" else 16  # so wide that the scan has to go by chunks
     config = resolve(TrainConfig(model=ModelOptions(family=family, n_layers=n_layers, d_model=width)))
     trainer = Trainer(RunFolder.create(tmp_path / "run", config))
-    trainer.merges_rows = False
+    trainer.independent_rows = True
     trainer.advance()
     with Kernels() as kernels:
         trainer.advance()

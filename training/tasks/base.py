@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -126,7 +126,7 @@ class Task(ABC):
         """Rows of a split, drawn on the generator's device; training mixes in auxiliary rows half and half."""
         return self._finish(self._draw(split, batch, generator))
 
-    def lengthened(self, train_length: int, ood_length: int) -> Self:
+    def lengthened(self, train_length: int, ood_length: int) -> "Task":
         """The same task, with the same vocabulary, on rows of other lengths."""
         return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 

@@ -1,5 +1,6 @@
 """Random compositions: how often each kind occurs in a selective row (paper, section 3.1)."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -27,9 +28,7 @@ def sample_compositions(
     drawn first, and then a list all of whose parts reach it.
     """
     most = min(1 << int(totals.max()).bit_length(), n_parts * largest)  # a power of two, so that few tables are made
-    floors, cumulative = (
-        table.to(generator.device) for table in _distributions(n_parts, largest, most, acceptance)
-    )
+    floors, cumulative = (table.to(generator.device) for table in _distributions(n_parts, largest, most, acceptance))
     u = torch.rand(len(totals), 1, generator=generator, device=generator.device)
     floor = (u >= floors[totals]).sum(1)
     left, parts = totals - n_parts * floor, []
@@ -44,7 +43,7 @@ def sample_compositions(
 @lru_cache
 def _distributions(
     n_parts: int, largest: int, most: int, acceptance: Acceptance
-) -> tuple[Float[Tensor, "total floor"], Float[Tensor, "floor n_parts total largest"]]:
+) -> tuple[Float[Tensor, "total lower_floor"], Float[Tensor, "floor n_parts total largest"]]:
     """P(floor <= j) for each total, and P(part - floor <= v) for each floor, part and total left for the rest."""
     steps = [after - before for before, after in zip((0.0, *acceptance), acceptance, strict=False)]
     weights, tables = [], []
@@ -80,6 +79,6 @@ def _part_shares(ways: list[list[int]], largest: int) -> list[list[list[float]]]
     return table
 
 
-def _running_shares(numbers: list[int] | list[float], whole: float) -> list[float]:
+def _running_shares(numbers: Sequence[int | float], whole: int | float) -> list[float]:
     """Running sums as parts of a whole; all ones where there is nothing to share."""
     return [running / whole for running in accumulate(numbers)] if whole else [1.0] * len(numbers)

@@ -13,7 +13,6 @@ from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
 from training.tasks.compositions import sample_compositions
 from training.tasks.vocabulary import PAD, Vocabulary, number_vocabulary
 
-
 # How likely the paper keeps a row, by how often its rarest kind occurs (train), or by how far its most frequent kind
 # stays below the limit (OOD): with bos only, and in training only rows of more than 20 tokens.
 KEPT_TRAINING_ROWS = (0.0005, 0.015, 0.2, 0.8, 1.0)
@@ -21,9 +20,7 @@ KEPT_OOD_ROWS = (0.01, 0.5, 0.8, 1.0)
 SHORT_ROW = 20
 
 
-def shuffle_kinds(
-    counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, generator: torch.Generator
-) -> TokenIds:
+def shuffle_kinds(counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, generator: torch.Generator) -> TokenIds:
     """Rows in which kind k occurs counts[k] times, in random order, padded to `longest`."""
     columns = torch.arange(longest, device=counts.device)
     ends = counts.cumsum(1)
@@ -94,9 +91,7 @@ class Selective(Task):
             return drawn
         if split == "ood":
             missing = self.n_kinds * self.max_count - lengths
-            return self.max_count - sample_compositions(
-                missing, self.n_kinds, self.max_count, generator, KEPT_OOD_ROWS
-            )
+            return self.max_count - sample_compositions(missing, self.n_kinds, self.max_count, generator, KEPT_OOD_ROWS)
         balanced = sample_compositions(lengths, self.n_kinds, self.max_count, generator, KEPT_TRAINING_ROWS)
         return torch.where((lengths > SHORT_ROW)[:, None], balanced, drawn)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -53,9 +53,9 @@ class ShiftedStart(ListedTask):
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - self.first_start
 
-    def lengthened(self, train_length: int, ood_length: int) -> Self:
-        task = super().lengthened(train_length, ood_length)
-        return replace(task, from_zero=self.starts_from_zero)
+    def lengthened(self, train_length: int, ood_length: int) -> "ShiftedStart":
+        task = replace(self, from_zero=self.starts_from_zero)
+        return replace(task, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         first, last = self.first_start, self.ood_length

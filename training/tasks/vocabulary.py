@@ -39,7 +39,8 @@ class Vocabulary:
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Token ids."""
-        return [self.id(token) for token in tokens]
+        ids = {token: self.id(token) for token in set(tokens)}
+        return [ids[token] for token in tokens]
 
     def encode_labels(self, labels: Sequence[str]) -> list[int]:
         """Label ids; "-1" is NOT_SCORED. Aliases are of inputs only."""
@@ -50,9 +51,10 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> list[str]:
         """Tokens of ids; NOT_SCORED is "-1"."""
-        bad = [index for index in ids if not NOT_SCORED <= index < self.size]
+        size = self.size
+        bad = [index for index in ids if not NOT_SCORED <= index < size]
         if bad:
-            raise CountLensError(f"token id {bad[0]} is outside 0..{self.size - 1}")
+            raise CountLensError(f"token id {bad[0]} is outside 0..{size - 1}")
         return ["-1" if index == NOT_SCORED else self.tokens[index] for index in ids]
 
 
