@@ -126,6 +126,14 @@ class Task(ABC):
         """Rows of a split, drawn on the generator's device; training mixes in auxiliary rows half and half."""
         return self._finish(self._draw(split, batch, generator))
 
+    def sample_length(self, counted: int, batch: int, generator: torch.Generator) -> Rows:
+        """Training rows that count so many tokens each, or rows like them where training has none of this length."""
+        return self._finish(self._draw_length(counted, batch, generator))
+
+    @abstractmethod
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        """Rows without bos that count so many tokens each."""
+
     def lengthened(self, train_length: int, ood_length: int) -> "Task":
         """The same task, with the same vocabulary, on rows of other lengths."""
         return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
@@ -198,6 +206,17 @@ class ListedTask(Task):
     @cached_property
     def _cache(self) -> dict[str, tuple[TokenIds, Float[Tensor, "row"]]]:
         return {}
+
+    @abstractmethod
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """Every row that counts so many tokens, without bos; all are equally likely."""
+
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        rows = self._rows_of_length(counted)
+        if not rows:
+            raise CountLensError(f"no row of {self.name} counts {counted} tokens: give a smaller length")
+        token_ids = torch.tensor([self.plain_vocabulary.encode(row) for row in rows], device=generator.device)
+        return token_ids[torch.randint(len(rows), (batch,), generator=generator, device=generator.device)]
 
     def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
         token_ids, probabilities = (tensor.to(generator.device) for tensor in self._listed(split))

@@ -60,7 +60,10 @@ class FirstTokenHomogeneous(_FirstToken, ListedTask):
         return Vocabulary((OTHER, FIRST, PAD, "a"))
 
     def _main_rows(self, split: Split) -> list[list[str]]:
-        return [["a"] * (self.ood_length if split == "ood" else self.train_length)]
+        return self._rows_of_length(self.ood_length if split == "ood" else self.train_length)
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,9 @@ class FirstTokenHeterogeneous(_FirstToken):
         return Vocabulary((*(str(kind) for kind in range(self.n_kinds)), OTHER, FIRST, PAD))
 
     def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
-        length = self.ood_length if split == "ood" else self.train_length
-        lengths = torch.full((batch,), length, device=generator.device)
-        counts = sample_compositions(lengths, self.n_kinds, length, generator)
-        return shuffle_kinds(counts, length, self._pad, generator)
+        return self._draw_length(self.ood_length if split == "ood" else self.train_length, batch, generator)
+
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        lengths = torch.full((batch,), counted, device=generator.device)
+        counts = sample_compositions(lengths, self.n_kinds, counted, generator)
+        return shuffle_kinds(counts, counted, self._pad, generator)

@@ -52,7 +52,10 @@ class Modular(ListedTask):
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [["a"] * length for length in range(low, high + 1)]
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         return (running_count(token_ids, self.plain_vocabulary.id("a")) - 1) % self.base + 1

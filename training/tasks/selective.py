@@ -84,6 +84,11 @@ class Selective(Task):
         lengths = torch.randint(low, high + 1, (batch,), generator=generator, device=generator.device)
         return shuffle_kinds(self._draw_counts(split, lengths, generator), high, self._pad, generator)
 
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        split: Split = "ood" if counted > self.train_length else "train"
+        lengths = torch.full((batch,), counted, device=generator.device)
+        return shuffle_kinds(self._draw_counts(split, lengths, generator), counted, self._pad, generator)
+
     def _draw_counts(self, split: Split, lengths: Lengths, generator: torch.Generator) -> Int[Tensor, "batch n_kinds"]:
         """How often each kind occurs in each row."""
         drawn = sample_compositions(lengths, self.n_kinds, self.max_count, generator)

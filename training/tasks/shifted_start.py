@@ -58,13 +58,17 @@ class ShiftedStart(ListedTask):
         return replace(task, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 
     def _main_rows(self, split: Split) -> list[list[str]]:
-        first, last = self.first_start, self.ood_length
         if split != "ood":
-            return [_row(start, self.train_length) for start in range(first, last - self.train_length + 1)]
-        starts = range(first, last - self.train_length)
+            return self._rows_of_length(self.train_length)
+        last = self.ood_length
+        starts = range(self.first_start, last - self.train_length)
         if self.starts_from_zero:
             return [_row(start, last - start) for start in starts]
         return [_row(start, n) for start in starts for n in range(self.train_length + 1, last - start + 1)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """From every start from which a row of this length still ends on a number word."""
+        return [_row(start, counted) for start in range(self.first_start, self.ood_length - counted + 1)]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         """Start plus what came since. A helper row also names its start; a main row does not."""
@@ -103,7 +107,10 @@ class HelperToken(ShiftedStart):
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [_row(1, length) for length in range(low, high + 1)]
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [_row(1, counted)]
 
     def _auxiliary_rows(self) -> list[list[str]]:
         return [_row(1, self.ood_length - 1, HELPER)]
@@ -135,6 +142,11 @@ class HelperShiftedStart(HelperToken):
     def _main_rows(self, split: Split) -> list[list[str]]:
         end = self.ood_length if split == "ood" else self.train_length + 1
         return [_row(start, end - start) for start in range(1, self.train_length + 1)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """From every start from which a row of this length ends where training does, or else at the last number."""
+        end = self.train_length + 1 if counted <= self.train_length else self.ood_length
+        return [_row(start, counted) for start in range(1, end - counted + 1)]
 
     def _auxiliary_rows(self) -> list[list[str]]:
         return [_row(start, self.ood_length - start, HELPER) for start in range(1, self.train_length + 1)]

@@ -39,7 +39,10 @@ class VanillaSuccession(ListedTask):
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [["a"] * length for length in range(low, high + 1)]
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
 
     def _auxiliary_rows(self) -> list[list[str]]:
         return [[str(number) for number in range(1, self.ood_length)]]
