@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One file of tests stays in one process, which then shares its fixtures; in order, so that the long files of app come first.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 # One thread a process: small tensors are slower with more, and tests run in two processes.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -10,8 +12,8 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:
 	@echo "make demo      train a mod-10 counter, write a report of what is inside it, and open the explorer"
-	@echo "make test      lint, types and tests"
-	@echo "make test-all  the same with the slow tests"
+	@echo "make test      lint, types and quick tests (5 minutes on two cores)"
+	@echo "make test-all  the same with the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI"
 	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 
@@ -29,10 +31,10 @@ zoo: install
 	$(BIN)/countlens ship runs/zoo.jsonl --out checkpoints
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 -q
+	$(PYTEST)
 
 test-all: lint types
-	$(BIN)/python -m pytest -n 2 -q -m ""
+	$(PYTEST) -m ""
 
 lint: install
 	$(BIN)/ruff check .

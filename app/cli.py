@@ -2,14 +2,23 @@
 
 import sys
 from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
+from msgspec import Meta
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
+from app.escape import say
+from models.border import check_arguments
 from models.errors import CountLensError
-from training.config import TrainConfig
+from models.ranges import Layers, Length, RowCount, Seed
+from training.config import MAX_RUNS, TrainConfig
+
+Index = Annotated[int, Meta(ge=0, le=10**6)]  # of a layer, a position, a line
+Amount = Annotated[float, Meta(ge=0, le=10**6)]
 
 
 def train(
@@ -46,9 +55,9 @@ def train(
 def evaluate(
     checkpoint: Positional[str],
     data: Path | None = None,
-    train_length: int | None = None,
-    ood_length: int | None = None,
-    rows: int = 1024,
+    train_length: Length | None = None,
+    ood_length: Length | None = None,
+    rows: RowCount = 1024,
     json: bool = False,
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
 ) -> None:
@@ -117,24 +126,24 @@ def sweep(
     grid: Positional[Path | None] = None,
     task: tuple[str, ...] = (),
     architecture: tuple[str, ...] = (),
-    n_layers: tuple[int, ...] = (),
+    n_layers: tuple[Layers, ...] = (),
     bos: Literal["without", "with", "both"] | None = None,
     lengths: tuple[str, ...] = (),
-    seeds: int | None = None,
+    seeds: Annotated[int, Meta(ge=1, le=MAX_RUNS)] | None = None,
     preset: str | None = None,
     out: Path = Path("runs"),
     only: str | None = None,
     engine: Literal["local", "ray"] = "local",
-    workers: int | None = None,
-    retries: int = 3,
+    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None,
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 3,
     address: str | None = None,
-    cpus: float = 1.0,
-    gpus: float = 0.0,
-    index: int | None = None,
+    cpus: Amount = 1.0,
+    gpus: Amount = 0.0,
+    index: Index | None = None,
     dry_run: bool = False,
     status: bool = False,
     gpu: str = "a100",
-    price_per_core_hour: float | None = None,
+    price_per_core_hour: Amount | None = None,
     quiet: bool = False,
 ) -> None:
     """Train a grid of runs, several at a time. Stopped or killed, the same command goes on; nothing is done twice.
@@ -225,7 +234,9 @@ def tables(
     print_tables(scores, runs, table, csv, json)
 
 
-def ship(manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: float = 60.0) -> None:
+def ship(
+    manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: Annotated[float, Meta(gt=0, le=10**6)] = 60.0
+) -> None:
     """Ship a sweep's counters: the best seed of each, the scores of all seeds, and a card that describes them.
 
     The best seed has the best mean of IND and OOD. A seed that was shipped before and is no longer the best is
@@ -250,7 +261,7 @@ def probe(
     checkpoint: Positional[str | None] = None,
     json: bool = False,
     csv: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> None:
     """Ask one question about the inside of a counter. Without arguments: list the probes.
 
@@ -284,11 +295,11 @@ def patch(
     sites: tuple[str, ...] = (),
     metric: str | None = None,
     direction: Literal["denoise", "noise"] | None = None,
-    layer: tuple[int, ...] = (),
-    pos: tuple[int, ...] = (),
-    length: int | None = None,
-    batch: int = 16,
-    seed: int = 0,
+    layer: tuple[Index, ...] = (),
+    pos: tuple[Index, ...] = (),
+    length: Length | None = None,
+    batch: RowCount = 16,
+    seed: Seed = 0,
     json: bool = False,
     csv: bool = False,
     html: Path | None = None,
@@ -333,7 +344,7 @@ def report(
     checkpoints: Positional[tuple[str, ...]] = (),
     out: Path = Path("report"),
     probes: tuple[str, ...] = (),
-    seed: int = 0,
+    seed: Seed = 0,
     quiet: bool = False,
 ) -> None:
     """Run every probe on some counters and write report.html, report.json and a CSV a probe.
@@ -357,24 +368,41 @@ def report(
 
 
 def explore(
-    folder: Annotated[tuple[Path, ...], UseAppendAction] = (), port: int | None = None, browser: bool = True
+    folder: Annotated[tuple[Path, ...], UseAppendAction] = (),
+    port: Annotated[int, Meta(ge=1, le=65_535)] | None = None,
+    address: str = "localhost",
+    browser: bool = True,
 ) -> None:
     """Open the explorer in a browser: pick a counter, see how it counts, change something, see what breaks.
 
-    It shows the shipped counters and those in ./runs, and reads nothing outside of these folders.
+    It shows the shipped counters and those in ./runs, and reads nothing outside of these folders. Only this machine
+    can reach it, unless --address says otherwise.
 
     For example:
       countlens explore
       countlens explore --folder sweeps/wide --folder /shared/runs --port 8600 --no-browser
+      countlens explore --address 0.0.0.0
 
     Args:
         folder: A folder with more counters; may be given several times.
         port: Where to serve (8501, or the next that is free).
+        address: Where to listen; 0.0.0.0 is every address of this machine, for everyone in its network.
         browser: Open a browser.
     """
     from app.commands.explore import run_explorer
 
-    run_explorer(port, folder, browser)
+    run_explorer(port, folder, browser, address)
+
+
+def _checked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with its numbers checked against the ranges in its signature before it runs."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        check_arguments(command, signature(command).bind(*args, **kwargs).arguments)
+        command(*args, **kwargs)
+
+    return run
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -421,7 +449,7 @@ def main(args: list[str] | None = None) -> None:
         return
     try:
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            {name: _checked(command) for name, command in COMMANDS.items()},
             prog="countlens",
             description=DESCRIPTION,
             args=args,
@@ -435,5 +463,5 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"countlens: {message}", file=sys.stderr)
+    say(f"countlens: {message}", sys.stderr)
     return code

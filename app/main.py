@@ -5,16 +5,22 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.escape import for_markdown
 from app.explorer import cache
 from app.explorer.catalogue import start_folders
 from app.explorer.registry import PAGES
 from app.explorer.shell import show
+from models.errors import CountLensError
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--folder", type=Path, action="append", default=[], help="a folder with counters")
-folders = start_folders(parser.parse_args().folder)
 
 st.set_page_config("CountLens", "🔢", layout="wide")
+try:
+    folders = start_folders(parser.parse_args().folder)
+except CountLensError as error:
+    st.error(for_markdown(error))
+    st.stop()
 pages = {
     path: st.Page(
         Path(__file__).parent / "views" / f"{page.module}.py",

@@ -2,30 +2,30 @@
 command line can read them at once."""
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from msgspec import Meta
+
+from models.border import check_fields
 from models.errors import CountLensError, unknown
+from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, VocabularySize, Width
 
 PositionName = Literal["nope", "sine", "ape", "rope", "spe"]
 POSITION_NAMES: tuple[str, ...] = get_args(PositionName)
+LARGEST_TABLE = 2**24  # positions times columns; about 300 MB while it is made
 
 
 @dataclass(frozen=True)
 class CounterConfig:
     """What every family has."""
 
-    d_vocab: int  # tokens in the vocabulary
-    max_position: int = field(default=128, kw_only=True)  # position ids are 0..max_position-1
-    n_layers: int = field(default=2, kw_only=True)  # blocks
-    d_model: int = field(default=64, kw_only=True)  # width of the residual stream
+    d_vocab: VocabularySize  # tokens in the vocabulary
+    max_position: Length = field(default=128, kw_only=True)  # position ids are 0..max_position-1
+    n_layers: Layers = field(default=2, kw_only=True)  # blocks
+    d_model: Width = field(default=64, kw_only=True)  # width of the residual stream
 
     def __post_init__(self) -> None:
-        self._at_least_one("d_vocab", "max_position", "n_layers", "d_model")
-
-    def _at_least_one(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < 1:
-                raise CountLensError(f"{name}={getattr(self, name)}: must be at least 1")
+        check_fields(self)
 
     # The names that TransformerLens' tools read from a `cfg`.
     @property
@@ -43,11 +43,11 @@ class TransformerConfig(CounterConfig):
     """A pre-LN GPT-2 decoder with ReLU, as the paper trains it."""
 
     position: str = "nope"  # positional scheme: nope, sine, ape, rope or spe
-    n_heads: int = 4  # attention heads a block; each is d_model / n_heads wide
-    d_mlp: int = 256  # width of the MLP's hidden layer
+    n_heads: Heads = 4  # attention heads a block; each is d_model / n_heads wide
+    d_mlp: HiddenWidth = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
-    eps: float = 1e-5  # LayerNorm's epsilon
-    init_std: float = 0.02  # std of the initial weights
+    eps: Annotated[float, Meta(gt=0, le=1)] = 1e-5  # LayerNorm's epsilon
+    init_std: Std = 0.02  # std of the initial weights
     # Which of HookedTransformer's optional hook points fire; see `Transformer.set_use_*`.
     use_attn_result: bool = False
     use_split_qkv_input: bool = False
@@ -56,9 +56,13 @@ class TransformerConfig(CounterConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("n_heads", "d_mlp")
         if self.position not in POSITION_NAMES:
             raise unknown("positional scheme", self.position, POSITION_NAMES)
+        if self.max_position * self.d_model > LARGEST_TABLE:
+            raise CountLensError(
+                f"max_position={self.max_position} and d_model={self.d_model} make a table of more than "
+                f"{LARGEST_TABLE:,} entries: lower one of them"
+            )
         if self.d_model % self.n_heads:
             raise CountLensError(
                 f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}: "
@@ -98,13 +102,8 @@ class TransformerConfig(CounterConfig):
 class RecurrentConfig(CounterConfig):
     """What the recurrent families share. They have no positions: position ids are accepted and ignored."""
 
-    embed_std: float = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
-    dropout: float = 0.0  # on what a block adds, while training
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.dropout < 1:
-            raise CountLensError(f"dropout={self.dropout}: must be at least 0 and below 1")
+    embed_std: Std = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
+    dropout: Dropout = 0.0  # while training; each family says where
 
     @property
     def causal(self) -> bool:
@@ -117,44 +116,52 @@ class RecurrentConfig(CounterConfig):
 
 
 @dataclass(frozen=True)
-class RNNConfig(RecurrentConfig):
-    """A plain Elman RNN (tanh) stack: no norm, no residual stream."""
+class StackConfig(RecurrentConfig):
+    """A plain stack of recurrent layers: no norm, no residual stream. Dropout is torch's own, between layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dropout > 0 and self.n_layers == 1:
+            raise CountLensError(
+                f"dropout={self.dropout} would do nothing: it stands between layers, and n_layers=1. "
+                "Use dropout=0 or at least 2 layers"
+            )
 
 
 @dataclass(frozen=True)
-class LSTMConfig(RecurrentConfig):
-    """A plain LSTM stack: no norm, no residual stream."""
+class RNNConfig(StackConfig):
+    """A plain Elman RNN (tanh) stack."""
+
+
+@dataclass(frozen=True)
+class LSTMConfig(StackConfig):
+    """A plain LSTM stack."""
 
 
 @dataclass(frozen=True)
 class S4Config(RecurrentConfig):
     """S4-LegS with the full diagonal-plus-low-rank state matrix, pre-LN blocks with GELU and GLU."""
 
-    d_state: int = 64  # size of the state of each channel; half as many conjugate pairs are kept
-    dt_min: float = 1e-3  # smallest initial step
-    dt_max: float = 0.1  # largest initial step
-    kernel_length: int = 128  # the stored C belongs to a kernel of this length
+    d_state: StateSize = 64  # size of the state of each channel; half as many conjugate pairs are kept
+    dt_min: Annotated[float, Meta(gt=0, le=100)] = 1e-3  # smallest initial step
+    dt_max: Annotated[float, Meta(gt=0, le=100)] = 0.1  # largest initial step
+    kernel_length: Length = 128  # the stored C belongs to a kernel of this length
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("kernel_length")
-        if self.d_state < 2 or self.d_state % 2:
+        if self.d_state % 2:
             raise CountLensError(f"d_state={self.d_state}: must be even, for conjugate pairs")
-        if not 0 < self.dt_min <= self.dt_max:
-            raise CountLensError(f"dt_min={self.dt_min}, dt_max={self.dt_max}: 0 < dt_min <= dt_max is needed")
+        if self.dt_min > self.dt_max:
+            raise CountLensError(f"dt_min={self.dt_min}, dt_max={self.dt_max}: dt_min must not be above dt_max")
 
 
 @dataclass(frozen=True)
 class MambaConfig(RecurrentConfig):
     """Mamba (S6): pre-RMSNorm blocks, selective state space, head tied to the embedding."""
 
-    d_state: int = 16  # size of the state of each inner channel
-    d_conv: int = 4  # width of the causal convolution
-    expand: int = 2  # inner channels a column of the residual stream
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._at_least_one("d_state", "d_conv", "expand")
+    d_state: StateSize = 16  # size of the state of each inner channel
+    d_conv: Annotated[int, Meta(ge=1, le=1024)] = 4  # width of the causal convolution
+    expand: Annotated[int, Meta(ge=1, le=64)] = 2  # inner channels a column of the residual stream
 
     @property
     def d_inner(self) -> int:
@@ -176,13 +183,12 @@ class RWKV6Config(RecurrentConfig):
     The embedding is uniform and then normalised: `embed_std` scales its bound, see `RWKV6.init_weights`.
     """
 
-    d_head: int = 64  # width of a head, of which d_model is a multiple; a head's state is d_head x d_head
-    shift_rank: int = 32  # of the low-rank token shift
-    decay_rank: int = 64  # of the low-rank decay
+    d_head: Width = 64  # width of a head, of which d_model is a multiple; a head's state is d_head x d_head
+    shift_rank: Width = 32  # of the low-rank token shift
+    decay_rank: Width = 64  # of the low-rank decay
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("shift_rank", "decay_rank")
         # A norm takes the mean of each head out: a head of one column would say nothing.
         if self.d_head < 2 or self.d_model % self.d_head:
             widths = [width for width in range(2, self.d_model + 1) if self.d_model % width == 0]

@@ -178,6 +178,13 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         """Optimiser groups; a family with settings of its own overrides this."""
         return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]
 
+    def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+        """What training adds to the mean cross-entropy; `weights` says how many tokens each token stands for.
+
+        Nothing, unless the family is trained with such a term.
+        """
+        return logits.new_zeros(())
+
     def init_weights(self, generator: torch.Generator) -> None:
         """Sets every parameter afresh from the generator."""
         raise TypeError(f"{type(self).__name__} does not define init_weights")

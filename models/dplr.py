@@ -45,11 +45,16 @@ class Step(NamedTuple):
     input: PairVector
 
 
-def legs(d_state: int) -> tuple[Complex128[np.ndarray, "pair"], Complex128[np.ndarray, "pair"], np.ndarray]:
+def legs(
+    d_state: int, max_imaginary_b: float = math.inf
+) -> tuple[Complex128[np.ndarray, "pair"], Complex128[np.ndarray, "pair"], Complex128[np.ndarray, "pair"]]:
     """HiPPO-LegS as (a, p, b): A_nk = -sqrt((2n+1)(2k+1)) for n > k, -(n+1) for n = k, 0 above; B_n = sqrt(2n+1).
 
     With P_n = sqrt(n + 1/2), A + P P' is -1/2 plus a skew-symmetric matrix, whose eigenvectors V are unitary. Each is
     turned so that its p = V*P is real and positive: otherwise the phase would be the LAPACK's choice.
+
+    `max_imaginary_b` clips the imaginary part of b = V*B as S4's code does, in the basis that LAPACK gives it: there
+    the first component of each eigenvector is real.
     """
     root = np.sqrt(2 * np.arange(d_state) + 1)
     low_rank = root / math.sqrt(2)
@@ -57,8 +62,11 @@ def legs(d_state: int) -> tuple[Complex128[np.ndarray, "pair"], Complex128[np.nd
     frequencies, vectors = np.linalg.eigh(-1j * skew)
     kept = frequencies > 0
     vectors = vectors[:, kept]
-    vectors = vectors * np.exp(1j * np.angle(vectors.conj().T @ low_rank))
-    return -0.5 + 1j * frequencies[kept], vectors.conj().T @ low_rank, vectors.conj().T @ root
+    vectors = vectors * np.exp(-1j * np.angle(vectors[0]))
+    p, b = vectors.conj().T @ low_rank, vectors.conj().T @ root
+    b = b.real + 1j * b.imag.clip(-max_imaginary_b, max_imaginary_b)
+    turn = np.exp(-1j * np.angle(p))
+    return -0.5 + 1j * frequencies[kept], turn * p, turn * b
 
 
 def discretise(space: StateSpace) -> Step:

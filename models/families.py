@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from models.border import build
 from models.config import (
     CounterConfig,
     LSTMConfig,
@@ -52,12 +53,12 @@ def family_of(cfg: CounterConfig) -> str:
 
 
 def config_from_dict(family: str, fields: dict[str, Any]) -> CounterConfig:
-    """The config that `asdict` made these fields of."""
+    """The config that `config_to_dict` made these fields of, checked."""
     if family not in FAMILIES:
         raise unknown("family", family, FAMILIES)
     try:
-        return FAMILIES[family].config(**fields)
-    except TypeError as error:
+        return build(FAMILIES[family].config, fields, "its config")
+    except CountLensError as error:
         raise CountLensError(f"these are no settings of the family {family}: {error}") from error
 
 

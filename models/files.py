@@ -1,31 +1,37 @@
 """Files that are either whole or absent: a kill or a full disk never leaves half of one under its name."""
 
 import errno
+import fcntl
 import os
+import re
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from models.errors import CountLensError
 
 UNFINISHED = ".unfinished"  # suffix of a file that is being written
+_TEMPORARY = re.compile(rf"(.+)\.[0-9a-f]{{16}}{re.escape(UNFINISHED)}")  # the target's name and a random part
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A path to write to; it takes the name `path` when the block ends well, and is removed when it does not."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield unfinished
-        _flush(unfinished)
-        os.replace(unfinished, path)
+        with _create_locked(unfinished) as file:
+            yield unfinished
+            os.fsync(file)
+            os.replace(unfinished, path)
         _flush(path.parent)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise writing_failed(path, error) from error
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # a read-only disk refuses even to remove what is not there
+            unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise writing_failed(path, error) from error
         raise
 
 
@@ -35,10 +41,32 @@ def write_text(path: Path, text: str) -> None:
         unfinished.write_text(text)
 
 
+def unfinished_target(name: str) -> str | None:
+    """The file name that a temporary file of `atomic_path` stands for; None for any other file.
+
+    >>> unfinished_target("config.json.0123456789abcdef.unfinished"), unfinished_target("thesis.unfinished")
+    ('config.json', None)
+    """
+    match = _TEMPORARY.fullmatch(name)
+    return match[1] if match else None
+
+
 def remove_unfinished(folder: Path) -> None:
-    """Clears what a killed writer left in a folder."""
+    """Removes the temporary files of writers that died. Those of living writers and other people's files stay."""
     for path in folder.rglob(f"*{UNFINISHED}"):
-        path.unlink(missing_ok=True)
+        if unfinished_target(path.name) is not None and path.is_file():
+            with suppress(OSError), path.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer is alive
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a failed file operation inside the block into an error that names `path` and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise writing_failed(path, error) from error
 
 
 def writing_failed(path: Path, error: OSError) -> CountLensError:
@@ -47,9 +75,23 @@ def writing_failed(path: Path, error: OSError) -> CountLensError:
         errno.ENOSPC: "free some space; whatever was saved before is whole",
         errno.EDQUOT: "free some of your quota; whatever was saved before is whole",
         errno.EACCES: "choose a folder that you may write to",
+        errno.EPERM: "choose a folder that you may write to",
         errno.EROFS: "choose a folder that you may write to",
     }.get(error.errno or 0, "whatever was saved before is whole")
     return CountLensError(f"cannot write {path}: {error.strerror or error} ({way_out})")
+
+
+def _create_locked(path: Path) -> BinaryIO:
+    """A new file, locked until it is closed: the lock tells `remove_unfinished` that its writer is alive."""
+    while True:
+        file = path.open("xb")
+        with suppress(
+            OSError
+        ):  # a file system without locks: `remove_unfinished` cannot lock either and removes nothing
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()  # `remove_unfinished` came between creating and locking: create it again
 
 
 def _flush(path: Path) -> None:

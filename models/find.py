@@ -1,13 +1,18 @@
 """Where counters are: the shipped ones in `checkpoints/`, own ones in `./runs`, or anywhere by path."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import CountLensError, unknown
+from models.files import UNFINISHED
 
 CHECKPOINT = "model.safetensors"  # a folder with this file is a counter
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 RUNS = Path("runs")
+SNAPSHOTS = "snapshots"  # folder of a run
+_SNAPSHOT_NAME = re.compile(r"step-([0-9]{1,15})\.safetensors")
 
 
 def named_counters(folders: tuple[Path, ...] = (SHIPPED, RUNS)) -> Iterator[tuple[str, Path]]:
@@ -40,3 +45,39 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
     if path.is_dir():
         raise CountLensError(f"{path} holds no {CHECKPOINT}: name a run folder or a .safetensors file")
     raise unknown("checkpoint", str(name_or_path), [name for name, _ in named_counters()])
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The checkpoints that a run kept over training, and the files beside them that are none."""
+
+    by_step: dict[int, Path]
+    odd: dict[Path, str]  # why the file is no snapshot
+
+
+def find_snapshots(run: Path, follow_links: bool = True) -> Snapshots:
+    """The snapshots in a run folder. Without `follow_links`, a file that leads out of the run folder is odd."""
+    by_step: dict[int, Path] = {}
+    odd: dict[Path, str] = {}
+    for path in sorted((run / SNAPSHOTS).glob("*")):
+        if path.name.endswith(UNFINISHED):
+            continue  # being written
+        reason = _why_no_snapshot(path, None if follow_links else run)
+        match = _SNAPSHOT_NAME.fullmatch(path.name)
+        if reason is None and match is not None and int(match[1]) in by_step:
+            reason = f"{path.name} and {by_step[int(match[1])].name} are of one step: remove one of them"
+        if reason is not None or match is None:
+            odd[path] = reason or f"{path.name} is no snapshot: their names are step-NUMBER.safetensors"
+        else:
+            by_step[int(match[1])] = path
+    return Snapshots(dict(sorted(by_step.items())), odd)
+
+
+def _why_no_snapshot(path: Path, inside: Path | None) -> str | None:
+    """What is wrong with a file in a folder of snapshots, whatever its name; None where nothing is."""
+    try:
+        if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
+            return f"{path.name} points outside of its run: copy the file there"
+        return None if path.is_file() else f"{path.name} is no file"
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself, before Python 3.13
+        return f"cannot read {path.name}: {getattr(error, 'strerror', None) or 'a link that leads to itself'}"

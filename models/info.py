@@ -1,16 +1,29 @@
 """What a checkpoint file says of itself: one JSON string in its metadata, readable without torch."""
 
 import json
+import os
 import struct
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import CountLensError
+import msgspec
+
+from models.border import build, convert, decode_json, open_regular
+from models.errors import CountLensError, shown
+from models.families import config_from_dict, config_to_dict
+from models.ranges import Length, Name, Percent, Seed, Step
 
 METADATA_KEY = "countlens"
 FORMAT_VERSION = 1
-_MAX_HEADER = 100_000_000  # safetensors' own limit
+MAX_HEADER = 8 * 2**20  # bytes; a counter of 256 layers needs less than one million
+# What every task has, of the settings that are shown without the task's own class.
+TASK_SETTINGS: dict[str, Any] = {
+    "name": Name,
+    "bos": bool,
+    "train_length": Length | None,
+    "ood_length": Length | None,
+}
 
 
 @dataclass(frozen=True)
@@ -20,10 +33,10 @@ class CheckpointInfo:
     family: str  # key of FAMILIES
     model: dict[str, Any]  # fields of the family's config
     task: dict[str, Any] | None = None  # how the trainer rebuilds the task; opaque to this room
-    policy: str | None = None  # position policy it was trained with
-    seed: int | None = None
-    step: int | None = None  # training step at which it was saved
-    scores: dict[str, float] = field(default_factory=dict)  # percent: ind, ood, and aux where there is one
+    policy: Name | None = None  # position policy it was trained with
+    seed: Seed | None = None
+    step: Step | None = None  # training step at which it was saved
+    scores: dict[str, Percent] = field(default_factory=dict)  # percent: ind, ood, and aux where there is one
     training: dict[str, Any] = field(default_factory=dict)  # the whole training config
     transformer_lens: dict[str, Any] | None = None  # HookedTransformerConfig fields, where it loads there
     format_version: int = FORMAT_VERSION
@@ -34,56 +47,64 @@ class CheckpointInfo:
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """The metadata of a checkpoint file, without reading a tensor."""
-    return parse_info(path, _read_header(path).get("__metadata__", {}))
-
-
-def parse_info(path: Path, metadata: dict[str, str]) -> CheckpointInfo:
-    """The info in a file's metadata, or an error that says whose file it is instead."""
+    """The checked metadata of a checkpoint file, without reading a tensor."""
+    metadata = _read_metadata(path)
     if METADATA_KEY not in metadata:
         raise CountLensError(
             f"{path} is a safetensors file but no CountLens checkpoint: its metadata has no {METADATA_KEY!r}"
         )
-    try:
-        fields = json.loads(metadata[METADATA_KEY])
-        version = fields["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CountLensError(f"{path}: its {METADATA_KEY!r} metadata cannot be read ({error})") from error
-    if version != FORMAT_VERSION:
+    what = f"{path}: its {METADATA_KEY!r} metadata"
+    values = decode_json(metadata[METADATA_KEY], what)
+    if not isinstance(values, dict) or "format_version" not in values:
+        raise CountLensError(f"{what} cannot be read (it has no format_version)")
+    if values["format_version"] != FORMAT_VERSION:
         raise CountLensError(
-            f"{path} has format version {version}, this CountLens reads {FORMAT_VERSION}: update CountLens"
+            f"{path} has format version {shown(values['format_version'])}, this CountLens reads {FORMAT_VERSION}: "
+            "update CountLens"
         )
     try:
-        return CheckpointInfo(**fields)
-    except TypeError as error:
-        raise CountLensError(f"{path}: its {METADATA_KEY!r} metadata does not fit ({error})") from error
+        return _checked_info(values)
+    except CountLensError as error:
+        raise CountLensError(f"{what} does not fit ({error})") from error
 
 
-def _read_header(path: Path) -> dict[str, Any]:
-    """The JSON header of a safetensors file: 8 bytes of length, then that many bytes of JSON."""
+def _checked_info(values: dict[str, Any]) -> CheckpointInfo:
+    """The info with a sound config of its family, and with a task that has a name."""
+    info = build(CheckpointInfo, values, "it")
+    for key, hint in TASK_SETTINGS.items():
+        if info.task is not None and (key in info.task or key == "name"):
+            convert(f"task.{key}", info.task.get(key), hint)
+    return replace(info, model=config_to_dict(config_from_dict(info.family, info.model)))
+
+
+class _Tensor(msgspec.Struct):
+    """What a safetensors header says of a tensor, as far as it is needed here."""
+
+    data_offsets: tuple[int, int]
+
+
+def _read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a whole safetensors file: 8 bytes of length, then a JSON header of that length, then tensors."""
     foreign = CountLensError(f"{path} is no safetensors file: CountLens reads only its own .safetensors checkpoints")
-    try:
-        with path.open("rb") as file:
-            prefix = file.read(8)
-            if len(prefix) < 8:
-                raise CountLensError(f"{path} is truncated: {len(prefix)} bytes. Copy or train it again")
-            (length,) = struct.unpack("<Q", prefix)
-            if length > _MAX_HEADER:
-                raise foreign
-            text = file.read(length)
-            size = path.stat().st_size
-    except OSError as error:
-        raise CountLensError(f"cannot read {path}: {error.strerror}") from error
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < 8:
+            raise CountLensError(f"{path} is truncated: {size} bytes. Copy or train it again")
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > MAX_HEADER:
+            raise foreign
+        text = file.read(length)
     if len(text) < length and not text.startswith(b"{"):
         raise foreign
     truncated = CountLensError(f"{path} is truncated ({size} bytes): copy or train it again")
     if len(text) < length:
         raise truncated
     try:
-        header: dict[str, Any] = json.loads(text)
-        end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        header = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        metadata = msgspec.json.decode(header.pop("__metadata__", b"{}"), type=dict[str, str])
+        end = max((msgspec.json.decode(entry, type=_Tensor).data_offsets[1] for entry in header.values()), default=0)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise foreign from error
     if size < 8 + length + end:
         raise truncated
-    return header
+    return metadata

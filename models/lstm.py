@@ -16,7 +16,7 @@ from transformer_lens.hook_points import HookPoint
 from models.config import RecurrentConfig
 from models.counter import listening
 from models.recurrent import Recurrent, RecurrentBlock, Stream
-from models.rnn import CellMixer
+from models.rnn import CellMixer, StackedBlock
 
 State = Float[Tensor, "batch 2 d_model"]
 
@@ -68,4 +68,4 @@ class LSTM(Recurrent):
     """A stack of LSTM layers."""
 
     def build_block(self, layer: int) -> RecurrentBlock:
-        return RecurrentBlock(LSTMMixer(self.cfg))
+        return StackedBlock(LSTMMixer(self.cfg), self.cfg, layer)

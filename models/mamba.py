@@ -81,10 +81,7 @@ class MambaMixer(Mixer):
         self.hook_ssm_out = HookPoint()
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Uniform matrices, A = -1..-d_state, step sizes log-uniform from DT_MIN to DT_MAX.
-
-        This is the authors' code, with transformers' zero bias in the convolution.
-        """
+        """Uniform matrices, A = -1..-d_state, step sizes log-uniform from DT_MIN to DT_MAX: the authors' code."""
         fan_in = {
             self.in_proj: self.cfg.d_model,
             self.conv1d: self.cfg.d_conv,
@@ -96,7 +93,7 @@ class MambaMixer(Mixer):
             assert isinstance(module.weight, nn.Parameter)
             uniform_(module.weight, inputs**-0.5, generator)
         log_dt = torch.rand(self.cfg.d_inner, generator=generator) * math.log(DT_MAX / DT_MIN) + math.log(DT_MIN)
-        nn.init.zeros_(self.conv1d.get_parameter("bias"))
+        uniform_(self.conv1d.get_parameter("bias"), self.cfg.d_conv**-0.5, generator)
         with torch.no_grad():
             self.dt_proj.bias.copy_(log_dt.exp().expm1().log())  # softplus takes it to dt
             self.A_log.copy_(torch.arange(1.0, self.cfg.d_state + 1).log().expand_as(self.A_log))

@@ -255,10 +255,14 @@ class Recurrent(Counter):
         return self.unembed(norm(resid)), after
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Embedding N(0, embed_std), head N(0, 0.02), and each block's own."""
-        assert isinstance(self.unembed, Unembed)
+        """Embedding N(0, embed_std), the head, and each block's own."""
         normal_(self.embed.W_E, self.cfg.embed_std, generator)
-        normal_(self.unembed.W_U, 0.02, generator)
+        self.init_unembed(generator)
         for block in self.blocks:
             assert isinstance(block, RecurrentBlock)
             block.init_weights(generator)
+
+    def init_unembed(self, generator: torch.Generator) -> None:
+        """Sets the head: N(0, 0.02), unless the family has another start."""
+        assert isinstance(self.unembed, Unembed)
+        normal_(self.unembed.W_U, 0.02, generator)

@@ -3,6 +3,8 @@
 There is no residual stream: a layer's `hook_resid_pre` is its input and its `hook_resid_post` its hidden states.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from models.config import RecurrentConfig
 from models.counter import uniform_
-from models.recurrent import Inputs, Mixer, Recurrent, RecurrentBlock, Stream
+from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream
 
 State = Float[Tensor, "batch d_model"]
 
@@ -52,8 +54,19 @@ class ElmanMixer(CellMixer):
         return states
 
 
+class StackedBlock(RecurrentBlock):
+    """One layer of a stack, with dropout on its input unless it is the first: as torch does it between layers."""
+
+    def __init__(self, mixer: Mixer, cfg: RecurrentConfig, layer: int) -> None:
+        super().__init__(mixer)
+        self.dropout = cfg.dropout if layer > 0 else 0.0
+
+    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+        return mixer(F.dropout(resid, self.dropout, self.training))
+
+
 class RNN(Recurrent):
     """A stack of Elman layers."""
 
     def build_block(self, layer: int) -> RecurrentBlock:
-        return RecurrentBlock(ElmanMixer(self.cfg))
+        return StackedBlock(ElmanMixer(self.cfg), self.cfg, layer)

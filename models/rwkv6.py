@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
 from models.config import RWKV6Config
-from models.counter import uniform_
+from models.counter import Logits, uniform_
 from models.recurrent import (
     AnyStream,
     Carry,
@@ -49,6 +49,8 @@ from models.rwkv6_recurrence import Heads, recurrence
 
 State = Float[Tensor, "batch 2 head d_head d_head"]
 States = Float[Tensor, "batch pos 2 head d_head d_head"]
+
+MAX_LOGIT_PENALTY = 1e-4  # the gradient of the mean loss on each largest logit, in units of that logit
 
 # exp(-exp(8)) is 0 in float64 too, with its gradient: larger logs change nothing, but their exp may become infinite.
 MAX_LOG_LOG_DECAY = 8.0
@@ -205,7 +207,10 @@ def orthogonal_(parameter: Tensor, gain: float, generator: torch.Generator) -> N
 
 
 class RWKV6Block(RecurrentBlock):
-    """Time mix and channel mix, each behind a LayerNorm and added to the residual stream."""
+    """Time mix and channel mix, each behind a LayerNorm and added to the residual stream.
+
+    Dropout acts on the whole residual stream after each addition, not only on what was added.
+    """
 
     mixer: TimeMix
     hook_out_is_single_residual_stream = True
@@ -222,9 +227,9 @@ class RWKV6Block(RecurrentBlock):
 
     def forward(self, resid: Stream) -> Stream:
         resid = self.hook_resid_pre(resid)
-        resid = self.hook_resid_mid(resid + self.hook_mixer_out(self._drop(self.mixer(self.ln1(resid)))))
+        resid = self.hook_resid_mid(self._drop(resid + self.hook_mixer_out(self.mixer(self.ln1(resid)))))
         x = self.ln2(resid)
-        return self.hook_resid_post(resid + self.hook_mlp_out(self._drop(self.mlp(x, shifted(x)))))
+        return self.hook_resid_post(self._drop(resid + self.hook_mlp_out(self.mlp(x, shifted(x)))))
 
     def _drop(self, x: AnyStream) -> AnyStream:
         return F.dropout(x, self.dropout, self.training)
@@ -234,15 +239,26 @@ class RWKV6Block(RecurrentBlock):
 
     def step(self, resid: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
         y, mixer_carry = self.mixer.step(self.ln1(resid), carry[:-1])
-        resid = resid + self._drop(y)
+        resid = self._drop(resid + y)
         x = self.ln2(resid)
-        return resid + self._drop(self.mlp(x, carry[-1])), (*mixer_carry, x)
+        return self._drop(resid + self.mlp(x, carry[-1])), (*mixer_carry, x)
 
     def init_weights(self, generator: torch.Generator) -> None:
         super().init_weights(generator)
         self.mlp.init_weights(generator)
         self.ln1.reset_parameters()
         self.ln2.reset_parameters()
+
+
+class EmbeddingNorm(nn.LayerNorm):
+    """The LayerNorm after the embedding, with dropout before it."""
+
+    def __init__(self, cfg: RWKV6Config) -> None:
+        super().__init__(cfg.d_model)
+        self.dropout = cfg.dropout
+
+    def forward(self, x: AnyStream) -> AnyStream:
+        return super().forward(F.dropout(x, self.dropout, self.training))
 
 
 class RWKV6(Recurrent):
@@ -255,7 +271,7 @@ class RWKV6(Recurrent):
         return RWKV6Block(self.cfg, layer)
 
     def build_embedding_norm(self) -> nn.Module:
-        return nn.LayerNorm(self.cfg.d_model)
+        return EmbeddingNorm(self.cfg)
 
     def build_final_norm(self) -> nn.Module:
         return HookedLayerNorm(self.cfg.d_model)
@@ -274,6 +290,11 @@ class RWKV6(Recurrent):
         for block in self.blocks:
             assert isinstance(block, RWKV6Block)
             block.init_weights(generator)
+
+    def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+        """Pulls the largest logit of every position towards 0: the reference's L2Wrap, as a term of the loss."""
+        largest = logits.float().max(-1).values
+        return MAX_LOGIT_PENALTY / 2 * (largest.square() * weights).sum() / weights.sum()
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
         """The large matrices decay, nothing else does, and the base of the decays learns twice as fast."""

@@ -1,6 +1,6 @@
 """S4-LegS: a state space of its own for every channel, with the full diagonal-plus-low-rank matrix (paper, appendix A).
 
-A block is resid + dropout(GLU(W gelu(S4(LN(resid))))). The mixer is S4 with its skip: y = SSM(u) + D u. Nobody
+A block is resid + GLU(W gelu(S4(LN(resid)))). The mixer is S4 with its skip: y = SSM(u) + D u. Nobody
 listening, it is a convolution; its kernel comes from `models.dplr`. Somebody listening, it is the recurrence
 x_k = Abar x_{k-1} + Bbar u_k. States are complex; hooks see them as [..., d_model, d_state/2, 2], real and imaginary
 parts, one of each conjugate pair.
@@ -24,11 +24,12 @@ from torch import Tensor, nn
 from models.config import S4Config
 from models.counter import normal_, uniform_
 from models.dplr import StateSpace, Step, advance, discretise, extend, kernel, legs, truncate, untruncate
-from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream
+from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, Unembed
 
 State = Float[Tensor, "batch d_model pair 2"]
 
 MAX_SSM_LR = 1e-3
+MAX_IMAGINARY_B = 2.0  # at the start; HiPPO's own reaches 41
 
 
 class S4Mixer(Mixer):
@@ -46,14 +47,14 @@ class S4Mixer(Mixer):
         self.C = nn.Parameter(torch.empty(*pairs, 2))  # C~ of cfg.kernel_length
         self.D = nn.Parameter(torch.empty(cfg.d_model))
 
-    def dynamics(self) -> list[nn.Parameter]:
-        """What decides how the state moves: A, B and dt."""
-        return [self.log_decay, self.frequency, self.P, self.B, self.log_dt]
+    def kernel_parameters(self) -> list[nn.Parameter]:
+        """What the kernel is made of: A, B, C and dt."""
+        return [self.log_decay, self.frequency, self.P, self.B, self.C, self.log_dt]
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator) -> None:
-        """HiPPO-LegS in every channel, dt log-uniform, C complex N(0, 1), D N(0, 1)."""
-        diagonal, low_rank, into = (torch.from_numpy(vector) for vector in legs(self.cfg.d_state))
+        """HiPPO-LegS in every channel with B clipped, dt log-uniform, C complex N(0, 1), D N(0, 1)."""
+        diagonal, low_rank, into = (torch.from_numpy(vector) for vector in legs(self.cfg.d_state, MAX_IMAGINARY_B))
         self.log_decay.copy_(torch.log(-diagonal.real))
         self.frequency.copy_(diagonal.imag)
         self.P.copy_(torch.view_as_real(low_rank))
@@ -112,7 +113,11 @@ def _complex(parts: Float[Tensor, "d_model pair 2"]) -> Tensor:
 
 
 class S4Block(RecurrentBlock):
-    """Pre-LN, the mixer, GELU, a linear layer with GLU, dropout, residual."""
+    """Pre-LN, the mixer, GELU, a linear layer with GLU, residual.
+
+    Dropout stands before and after the GELU, and on what the block adds. There it drops a channel at all positions of
+    a row, or at none.
+    """
 
     hook_out_is_single_residual_stream = True
 
@@ -130,30 +135,37 @@ class S4Block(RecurrentBlock):
             uniform_(parameter, self.output.in_features**-0.5, generator)
 
     def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
-        added = F.glu(self.output(F.gelu(mixer(self.ln(resid)))), dim=-1)
-        return resid + F.dropout(added, self.dropout, self.training)
+        y = self._drop(F.gelu(self._drop(mixer(self.ln(resid)))))
+        added = F.glu(self.output(y), dim=-1)
+        return resid + F.dropout1d(added.mT, self.dropout, self.training).mT
+
+    def _drop(self, x: AnyStream) -> AnyStream:
+        return F.dropout(x, self.dropout, self.training)
 
 
 class S4(Recurrent):
     """A stack of S4 blocks, without a final norm."""
 
     cfg: S4Config
+    unembed: Unembed
 
     def build_block(self, layer: int) -> RecurrentBlock:
         return S4Block(self.cfg)
 
-    def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """A, B and dt learn at 1e-3 at most and do not decay, as S4 does it.
+    def init_unembed(self, generator: torch.Generator) -> None:
+        """Uniform in +-1/sqrt(d_model), torch's default for a linear layer."""
+        uniform_(self.unembed.W_U, self.cfg.d_model**-0.5, generator)
 
-        Decay would pull dt to 1 and frequencies to 0, and a large step there makes the kernel another one. C and D
-        are ordinary linear maps, of the state and of the input: they go with the rest.
+    def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+        """A, B, C and dt learn at 1e-3 at most and do not decay, as S4 does it.
+
+        Decay would pull dt to 1 and frequencies to 0, and a large step there makes the kernel another one.
         """
-        dynamics = [
-            parameter for module in self.modules() if isinstance(module, S4Mixer) for parameter in module.dynamics()
-        ]
-        own = {id(parameter) for parameter in dynamics}
-        rest = [parameter for parameter in self.parameters() if id(parameter) not in own]
+        mixers = [module for module in self.modules() if isinstance(module, S4Mixer)]
+        slow = [parameter for mixer in mixers for parameter in mixer.kernel_parameters()]
+        slow_ids = {id(parameter) for parameter in slow}
+        rest = [parameter for parameter in self.parameters() if id(parameter) not in slow_ids]
         return [
             {"params": rest, "lr": lr, "weight_decay": weight_decay},
-            {"params": dynamics, "lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0},
+            {"params": slow, "lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0},
         ]

@@ -5,7 +5,7 @@ only to lie between two neighbouring snapshots; two curves whose half-rises lie 
 The start of an accuracy is what one answer, said everywhere, would get: learning to say only that is no counting.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from models.checkpoint import load_counter
 from models.counter import Counter
 from models.errors import unknown
-from models.find import find_checkpoint
+from models.find import SNAPSHOTS, find_checkpoint, find_snapshots
 from probes.attention_variation import attention_variation
 from probes.bos_ablation import bos_ablation
 from probes.first_token import first_token_score
@@ -25,7 +25,6 @@ from probes.mod_pca import base_score
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.rows import constant_share, draw_rows
 from training.evaluate import predict
-from training.run import RunFolder
 from training.tasks import Split
 
 Order = Literal["before", "with", "after"]
@@ -39,6 +38,7 @@ LEAST_RISE = 4.5
 NEGLIGIBLE = 0.01  # of a curve's largest value
 
 
+Run = str | Path | Mapping[int, Path]  # a run's name or path, or its snapshots by step
 Score = Callable[[Counter, int], float]  # of one counter, on rows drawn from a seed
 
 
@@ -178,26 +178,29 @@ def half_rise(
     return HalfRise(float(np.expm1(log_low + part * (log_high - log_low))), int(steps[before]), int(steps[after]))
 
 
-def snapshots(name_or_path: str | Path) -> dict[int, Path]:
+def snapshots(run: Run) -> dict[int, Path]:
     """The checkpoints that a run kept over training, by step."""
-    best = find_checkpoint(name_or_path)
-    folder = best.parent.parent if best.parent.name == "snapshots" else best.parent
-    found = sorted(RunFolder(folder).snapshot(0).parent.glob("step-*.safetensors"))
-    if len(found) < LEAST_SNAPSHOTS:
+    if isinstance(run, Mapping):
+        name, by_step = "this counter", dict(run)
+    else:
+        best = find_checkpoint(run)
+        folder = best.parent.parent if best.parent.name == SNAPSHOTS else best.parent
+        name, by_step = str(run), find_snapshots(folder).by_step
+    if len(by_step) < LEAST_SNAPSHOTS:
         raise NotApplicable(
-            f"{name_or_path} kept {len(found) or 'no'} snapshots, fewer than the {LEAST_SNAPSHOTS} that curves over "
+            f"{name} kept {len(by_step) or 'no'} snapshots, fewer than the {LEAST_SNAPSHOTS} that curves over "
             "training need: train it with `--snapshots 12`"
         )
-    return {int(path.stem.removeprefix("step-")): path for path in found}
+    return by_step
 
 
-def dynamics(name_or_path: str | Path, curves: list[str] | None = None, seed: int = 0) -> Dynamics:
+def dynamics(run: Run, curves: list[str] | None = None, seed: int = 0) -> Dynamics:
     """Scores over the snapshots of a run; `curves` names some of CURVES, by default all."""
     names = list(CURVES) if curves is None else curves
     for name in names:
         if name not in CURVES:
             raise unknown("curve", name, CURVES)
-    found = snapshots(name_or_path)
+    found = snapshots(run)
     scores: dict[str, list[float]] = {name: [] for name in names}
     skipped: dict[str, str] = {}
     for path in found.values():

@@ -6,14 +6,13 @@ states get to where they end. Each snapshot's states are centred by themselves.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
 from models.checkpoint import load_counter
-from probes.dynamics import snapshots
+from probes.dynamics import Run, snapshots
 from probes.equal_tokens import contiguous_pids, counted_token, equal_token_activations, prefix_of
 from probes.result import Result, Verdict, task_of_counter
 from probes.sites import Site
@@ -89,9 +88,9 @@ def _long(
     return pd.DataFrame(index | {column: values.ravel() for column, values in columns.items()})
 
 
-def accuracy_growth(name_or_path: str | Path, rows: int = ROWS, seed: int = 0) -> AccuracyGrowth:
+def accuracy_growth(run: Run, rows: int = ROWS, seed: int = 0) -> AccuracyGrowth:
     """Accuracy at each position over the snapshots of a run, on the same rows at all of them."""
-    found = snapshots(name_or_path)
+    found = snapshots(run)
     percent = []
     for path in found.values():
         counter = load_counter(path)
@@ -107,9 +106,9 @@ def _by_position(splits: dict[str, list[float | None]]) -> list[float]:
     return [np.nan if value is None else value for value in merged]
 
 
-def pca_growth(name_or_path: str | Path, site: Site, pids: Sequence[int] | None = None) -> PcaGrowth:
+def pca_growth(run: Run, site: Site, pids: Sequence[int] | None = None) -> PcaGrowth:
     """The states of equal tokens over the snapshots of a run, on the last one's principal components."""
-    found = snapshots(name_or_path)
+    found = snapshots(run)
     states = []
     for path in found.values():
         counter = load_counter(path)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from models.counter import Counter
 from models.errors import CountLensError
-from training.tasks import Task, make_task
+from training.tasks import Task, task_of_checkpoint
 
 
 class NotApplicable(CountLensError):
@@ -66,6 +66,7 @@ def plain(value: Any) -> Any:
 def task_of_counter(counter: Counter) -> tuple[Task, str]:
     """The task and position policy that a counter was trained on."""
     info = counter.info
-    if info is None or info.task is None or info.policy is None:
+    task = None if info is None else task_of_checkpoint(info)
+    if info is None or task is None or info.policy is None:
         raise NotApplicable("this counter does not say what it was trained on: load it from a training run")
-    return make_task(**info.task), info.policy
+    return task, info.policy

@@ -1,4 +1,9 @@
-"""Shared by all tests: shapes in signatures are checked while the tests run."""
+"""Shared by all tests: shapes in signatures are checked while the tests run.
+
+These checks take about as long as what they check. Without the slow tests they are therefore made only once where it
+is enough: in the first case of a test that has many, and not in the tests of the app, which call what the tests of the
+other rooms have checked.
+"""
 
 import os
 from collections.abc import Callable
@@ -9,6 +14,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
 install_import_hook(["models", "training", "probes"], "beartype.beartype")
@@ -16,6 +22,23 @@ install_import_hook(["models", "training", "probes"], "beartype.beartype")
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+
+APP_TESTS = Path(__file__).parent / "app"
+UNCHECKED = pytest.StashKey[bool]()  # of a test item: whether it runs without shape checks
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_quick = config.option.markexpr == "not slow"
+    seen: set[tuple[str, str]] = set()
+    for item in items:
+        case_of = (item.parent.nodeid if item.parent else "", getattr(item, "originalname", item.name))
+        item.stash[UNCHECKED] = is_quick and (case_of in seen or item.path.is_relative_to(APP_TESTS))
+        seen.add(case_of)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are set up
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    jaxtyping_config.update("jaxtyping_disable", item.stash[UNCHECKED])
 
 
 @pytest.fixture

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from models.config import POSITION_NAMES
 from models.families import FAMILIES, build_counter, config_from_dict
 from models.find import named_counters
 from models.info import CheckpointInfo, read_info
 from training.agreement import SUCCESS
 from training.comparison import Share, compare
+from training.config import TrainConfig
 from training.paper import PaperCell, paper_numbers_of, printed
+from training.presets import resolve
 from training.score_table import ScoreRow, cell_of
 from training.tasks import TASKS
 
@@ -116,11 +120,11 @@ def _line(entry: _Entry) -> list[str]:
         _size(info.model),
         f"{_parameters(info):,}",
         f"{entry.bytes / 1e3:,.0f} kB",
-        f"{printed(scores['ind'])} / {printed(scores['ood'])}",
+        " / ".join(printed(scores[split]) if split in scores else "?" for split in ("ind", "ood")),
         f"{len(entry.seeds)}: {ood}" if entry.seeds else "?",
         _paper(info),
         _duration(shipped.seconds) if shipped else "?",
-        _recipe(info.training.get("optimiser", {})),
+        _recipe(info.training),
     ]
 
 
@@ -131,7 +135,8 @@ def _size(model: dict[str, Any]) -> str:
 
 def _parameters(info: CheckpointInfo) -> int:
     """Those that are learnt; the file also holds tables that are not."""
-    counter = build_counter(config_from_dict(info.family, info.model))
+    with torch.device("meta"):  # shapes are enough
+        counter = build_counter(config_from_dict(info.family, info.model))
     return sum(parameter.numel() for parameter in counter.parameters() if parameter.requires_grad)
 
 
@@ -151,12 +156,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _recipe(optimiser: dict[str, Any]) -> str:
-    if not optimiser:
+def _recipe(training: dict[str, Any]) -> str:
+    if "optimiser" not in training:  # a counter that was built by hand has none
         return "?"
-    steps, rows, lr = optimiser["steps"], optimiser["batch_size"], optimiser["lr"]
-    schedule = "" if optimiser["schedule"] == "cosine" else f" {optimiser['schedule']}"
-    return f"{steps:,} x {rows}, lr {lr:g}{schedule}, wd {optimiser['weight_decay']:g}, clip {optimiser['clip']:g}"
+    recipe = resolve(TrainConfig.from_dict(training)).optimiser
+    schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
+    return (
+        f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}, wd {recipe.weight_decay:g}, "
+        f"clip {recipe.clip:g}"
+    )
 
 
 def _share(share: Share) -> str:

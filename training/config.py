@@ -4,11 +4,31 @@ A field that is None takes the preset's value (`training.presets`). No torch her
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
+from models.border import IN_FILE, build
 from models.errors import CountLensError
+from models.ranges import (
+    Dropout,
+    Heads,
+    HiddenWidth,
+    Layers,
+    Length,
+    RowCount,
+    Seed,
+    StateSize,
+    Std,
+    Step,
+    Steps,
+    Width,
+)
 
 DEFAULT_POSITION = "ape"
+MAX_RUNS = 5_000  # of a sweep; they are all checked before the first one starts
+Snapshots = Annotated[int, Meta(ge=0, le=1000)]
+Threads = Annotated[int, Meta(ge=1, le=1024)]
 
 
 @dataclass(frozen=True)
@@ -17,9 +37,9 @@ class TaskOptions:
 
     task: str = "mod10"  # which form of counting; `countlens tasks` lists them
     bos: bool = False  # put a token of its own first
-    train_length: int | None = None  # counted tokens of a training row (the task's own: 50, or 64)
-    ood_length: int | None = None  # how far extrapolation goes (the task's own: 100, or 128)
-    max_position: int | None = None  # position ids are below this (next power of two above the longest row)
+    train_length: Length | None = None  # counted tokens of a training row (the task's own: 50, or 64)
+    ood_length: Length | None = None  # how far extrapolation goes (the task's own: 100, or 128)
+    max_position: Length | None = None  # position ids are below this (next power of two above the longest row)
     policy: str = "shifted"  # position ids of a row: contiguous, shifted or randomised
 
 
@@ -29,39 +49,39 @@ class ModelOptions:
 
     family: str = "transformer"  # transformer, rnn, lstm, s4, mamba or rwkv6
     position: str | None = None  # positional scheme of a transformer: nope, sine, ape, rope or spe (ape)
-    n_layers: int | None = None  # blocks
-    d_model: int | None = None  # width
-    n_heads: int | None = None  # attention heads
-    d_mlp: int | None = None  # width of the MLP's hidden layer (4 * d_model)
+    n_layers: Layers | None = None  # blocks
+    d_model: Width | None = None  # width
+    n_heads: Heads | None = None  # attention heads
+    d_mlp: HiddenWidth | None = None  # width of the MLP's hidden layer (4 * d_model)
     causal: bool = True  # tokens of a transformer see only earlier ones
-    init_std: float | None = None  # std of a transformer's initial weights
-    d_state: int | None = None  # state of each channel of s4 (64) or mamba (16)
-    d_head: int | None = None  # width of rwkv6's heads (64, or what divides the width)
-    embed_std: float | None = None  # std of a recurrent counter's initial embedding
-    dropout: float | None = None  # of a recurrent counter, while training
+    init_std: Std | None = None  # std of a transformer's initial weights
+    d_state: StateSize | None = None  # state of each channel of s4 (64) or mamba (16)
+    d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
+    embed_std: Std | None = None  # std of a recurrent counter's initial embedding
+    dropout: Dropout | None = None  # of a recurrent counter, while training
 
 
 @dataclass(frozen=True)
 class OptimiserOptions:
     """How it learns: AdamW, linear warm-up, clipped gradients. None: as the preset says."""
 
-    steps: int | None = None  # training steps
-    batch_size: int | None = None  # rows a step
-    lr: float | None = None  # peak learning rate
-    warmup_steps: int | None = None  # steps of linear warm-up
+    steps: Steps | None = None  # training steps
+    batch_size: RowCount | None = None  # rows a step
+    lr: Annotated[float, Meta(ge=0, le=100)] | None = None  # peak learning rate
+    warmup_steps: Step | None = None  # steps of linear warm-up
     schedule: Literal["cosine", "constant"] | None = None  # after the warm-up: cosine to 0, or constant
-    weight_decay: float | None = None  # AdamW's
-    beta2: float | None = None  # AdamW's second-moment decay
-    clip: float | None = None  # largest gradient norm
+    weight_decay: Annotated[float, Meta(ge=0, le=1000)] | None = None  # AdamW's
+    beta2: Annotated[float, Meta(gt=0, lt=1)] | None = None  # AdamW's second-moment decay
+    clip: Annotated[float, Meta(ge=0, le=10**6)] | None = None  # largest gradient norm
 
 
 @dataclass(frozen=True)
 class RecordOptions:
     """What is written down on the way."""
 
-    eval_every: int | None = None  # steps between evaluations; each also saves the state for --resume
-    eval_rows: int | None = None  # rows of each split an evaluation
-    snapshots: int = 0  # checkpoints kept over training, at log-spaced steps, for learning dynamics
+    eval_every: Steps | None = None  # steps between evaluations; each also saves the state for --resume
+    eval_rows: RowCount | None = None  # rows of each split an evaluation
+    snapshots: Snapshots = 0  # checkpoints kept over training, at log-spaced steps, for learning dynamics
     tensorboard: bool = False  # also write TensorBoard events (needs the tensorboard extra)
 
 
@@ -70,9 +90,15 @@ class DeviceOptions:
     """Where it runs."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes the best that there is
-    bf16: bool = False  # bfloat16 autocast (CUDA)
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of autocast in training (CUDA); fp16 also scales the loss
+    bf16: bool = False  # short for --precision bf16
     compile: bool = False  # torch.compile the training step (CUDA)
-    threads: int = 1  # CPU threads; small models are fastest with one, several runs side by side
+    threads: Threads = 1  # CPU threads; small models are fastest with one, several runs side by side
+
+    @property
+    def autocast(self) -> Literal["fp32", "bf16", "fp16"]:
+        """The precision that training uses."""
+        return "bf16" if self.bf16 else self.precision
 
 
 @dataclass(frozen=True)
@@ -80,7 +106,7 @@ class TrainConfig:
     """One training run."""
 
     preset: str = "small"  # `small` trains in CPU minutes, `paper` is the paper's size, for a GPU
-    seed: int = 0  # of weights and data
+    seed: Seed = 0  # of weights and data
     data: TaskOptions = field(default_factory=TaskOptions)
     model: ModelOptions = field(default_factory=ModelOptions)
     optimiser: OptimiserOptions = field(default_factory=OptimiserOptions)
@@ -92,18 +118,11 @@ class TrainConfig:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
-        """The inverse of `to_dict`."""
-        groups = {
-            "data": TaskOptions,
-            "model": ModelOptions,
-            "optimiser": OptimiserOptions,
-            "record": RecordOptions,
-            "hardware": DeviceOptions,
-        }
+    def from_dict(cls, values: object, style: str = IN_FILE) -> "TrainConfig":
+        """The inverse of `to_dict`, with every type and range checked."""
         try:
-            return cls(**{key: groups[key](**value) if key in groups else value for key, value in values.items()})
-        except TypeError as error:
+            return build(cls, values, "a training config", style)
+        except CountLensError as error:
             raise CountLensError(f"this is no training config of this version: {error}") from error
 
 

@@ -1,18 +1,24 @@
 """Scores on data files in the paper's format: one `[[input tokens], [labels]]` a line, "-1" is not scored."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 
+from models.border import read_text
 from models.counter import Counter
 from models.errors import CountLensError
 from training.batches import Batch
 from training.evaluate import FINAL_SEED, percent, predict
 from training.policies import get_policy
 from training.tasks import NOT_SCORED, PAD, Task
+
+MAX_BYTES = 64 * 2**20  # of a data file
+MAX_ROWS = 100_000
+MAX_TOKENS = 10_000_000  # of all rows, when they are as long as the longest
+_row_decoder = msgspec.json.Decoder(tuple[list[str], list[str]])
 
 
 @dataclass(frozen=True)
@@ -48,21 +54,26 @@ def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: i
 def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int) -> Batch:
     longest = counter.cfg.max_position if counter.has_positions else math.inf
     token_rows, label_rows = [], []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in _lines(path):
         try:
-            tokens, labels = json.loads(line)
-            if len(tokens) != len(labels) or not tokens:
-                raise CountLensError(f"{len(tokens)} tokens and {len(labels)} labels")
+            tokens, answers = _row_decoder.decode(line)
+            if len(tokens) != len(answers) or not tokens:
+                raise CountLensError(f"{len(tokens)} tokens and {len(answers)} labels")
             if len(tokens) > longest:
                 raise CountLensError(f"{len(tokens)} tokens are more than the counter's max_position={longest}")
             token_rows.append(torch.tensor(task.vocab.encode(tokens)))
-            label_rows.append(torch.tensor(task.vocab.encode_labels(labels)))
-        except (ValueError, TypeError, AttributeError) as error:
+            label_rows.append(torch.tensor(task.vocab.encode_labels(answers)))
+        except (ValueError, RecursionError) as error:
             expected = 'expected [["a", "a"], ["1", "2"]]'
             reason = error if isinstance(error, CountLensError) else expected
             raise CountLensError(f"{path}, line {number}: {reason}") from error
     if not token_rows:
         raise CountLensError(f"{path} is empty: nothing to score")
+    if len(token_rows) * max(map(len, token_rows)) > MAX_TOKENS:
+        raise CountLensError(
+            f"{path} has {len(token_rows):,} rows of up to {max(map(len, token_rows)):,} tokens, more than "
+            f"{MAX_TOKENS:,} in all: split it"
+        )
     pad = torch.nn.utils.rnn.pad_sequence
     token_ids = pad(token_rows, batch_first=True, padding_value=task.vocab.id(PAD))
     lengths = torch.tensor([len(row) for row in token_rows])
@@ -74,8 +85,9 @@ def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int)
     return Batch(token_ids, position_ids, labels, inside, torch.ones(len(lengths))).to(counter.device)
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise CountLensError(f"cannot read {path}: {error}") from error
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """The lines that are not empty, with their numbers."""
+    lines = read_text(path, MAX_BYTES).splitlines()
+    if len(lines) > MAX_ROWS:
+        raise CountLensError(f"{path} has {len(lines):,} lines, more than {MAX_ROWS:,}: split it")
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]

@@ -10,12 +10,12 @@ A difference speaks for the cells that have all of the values it gives; what it 
 several that speak for a cell the first is taken.
 """
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.border import IN_FILE, convert, read_toml
 from models.errors import CountLensError, unknown
 from training.paper import PaperCell
 
@@ -42,10 +42,7 @@ def read_differences(path: Path) -> list[Difference]:
     """The reasons in a file; none where there is no file."""
     if not path.is_file():
         return []
-    try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CountLensError(f"cannot read {path}: {error}") from error
+    content = read_toml(path)
     entries = content.pop("difference", [])
     if content or not isinstance(entries, list):
         raise CountLensError(f"{path} holds {', '.join(content) or 'no list'}: it takes only [[difference]] tables")
@@ -71,12 +68,14 @@ def stale_values(differences: Iterable[Difference], differing: Sequence[PaperCel
     return stale
 
 
-def _parse(entry: dict[str, Any], where: str) -> Difference:
-    values = dict(entry)
+def _parse(entry: object, where: str) -> Difference:
+    values: dict[str, Any] = dict(entry) if isinstance(entry, dict) else {}
     reason = values.pop("reason", None)
     if not isinstance(reason, str) or not reason.strip() or not values:
         raise CountLensError(f"{where}: give a reason, and at least one of {', '.join(KEYS)}")
     for key in values:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
-    return Difference(reason, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in values.items()})
+    lists = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
+    hint = tuple[str | bool | int, ...]
+    return Difference(reason, {key: convert(key, value, hint, IN_FILE) for key, value in lists.items()})

@@ -1,6 +1,9 @@
-"""What a sweep would cost: FLOPs, time and money, on this machine (timed) and on a named GPU (computed)."""
+"""What a sweep would cost: FLOPs, time and money, on this machine (timed) and on a named GPU (computed).
+
+A large grid is timed in part: see `estimate_sweep`."""
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,10 +16,11 @@ from training.config import TrainConfig
 from training.flops import run_flops
 from training.gpus import GPUS, LAUNCH_SECONDS, UTILISATION, bound_by_launches, gpu_seconds
 from training.presets import run_name
-from training.timing import Timing, time_run
+from training.timing import Timing, extrapolate, step_work, time_run
 from training.units import dollars, duration, operations
 
 MOST_SECONDS_A_CELL = 2.0  # of timing; more makes it no better
+LEAST_SECONDS_A_CELL = 0.2  # less makes it noise
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class CellEstimate:
     seconds: float  # a run, on this machine
     gpu_seconds: float  # a run, on the GPU
     launch_bound: bool  # on the GPU, a step waits for kernels to be started
+    measured: bool = True  # here; False: computed from FLOPs at the speed of a measured cell
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,33 @@ class Estimate:
             f"here  {self._here()}",
             f"      the longest run is {longest.cell}: {duration(longest.seconds)}",
             f"GPU   {self._on_the_gpu()}",
-            "Times here are measured, a few steps and an evaluation of each cell; they hold for cores left alone.",
+            *self._how_it_was_measured(),
             f"The GPU's are computed: one run at a time, FLOPs at {UTILISATION:.0%} of its peak or, if that is longer,",
             f"{LAUNCH_SECONDS * 1e6:.0f} microseconds a kernel. It is longer for {bound} of {len(self.cells)} cells: a "
             "faster GPU would not help those.",
+        ]
+
+    def _how_it_was_measured(self) -> list[str]:
+        measured = sum(cell.measured for cell in self.cells)
+        if measured == len(self.cells):
+            return [
+                "Times here are measured, a few steps and an evaluation of each cell; they hold for cores left alone."
+            ]
+        return [
+            f"Times here are measured for {measured} of {len(self.cells)} cells: some steps and an evaluation of each.",
+            "The others are computed from their FLOPs, at the speed of a measured cell of the same family and width.",
+        ]
+
+    def table(self) -> list[str]:
+        """One line per cell: its name, its runs, and what one of them takes here and on the GPU."""
+        if not self.cells:
+            return []
+        width = max(len(cell.cell) for cell in self.cells)
+        head = f"{'cell':{width}} {'runs':>4} {'steps':>7} {'here':>11} {self.gpu:>11}"
+        return [head] + [
+            f"{cell.cell:{width}} {cell.runs:4} {cell.steps:7} {duration(cell.seconds):>11} "
+            f"{duration(cell.gpu_seconds):>11}"
+            for cell in self.cells
         ]
 
     def _here(self) -> str:
@@ -119,26 +147,25 @@ def estimate_sweep(
     price_per_core_hour: float | None = None,
     gpu_usd_per_hour: float | None = None,
     already_finished: int = 0,
-    seconds_budget: float = 90.0,
+    seconds_budget: float = 10.0,
     progress: bool = True,
 ) -> Estimate:
-    """The estimate for resolved configs, trained in this order. Timing takes about `seconds_budget` in all.
+    """The estimate for resolved configs, trained in this order. A GPU's price is its typical list price by default.
 
     Runs that cost the same, because they differ only in their seed or in numbers such as the learning rate, are timed
-    once. A GPU's price is its typical list price, unless another is given.
+    once. One cell per family and width is timed in any case, then others until `seconds_budget` is used up. The rest
+    is computed from those.
     """
     if gpu not in GPUS:
         raise unknown("GPU", gpu, GPUS)
     if workers < 1:
         raise CountLensError(f"workers={workers}: must be at least 1")
-    kinds = {_cost_key(config): config for config in configs}
-    budget = min(MOST_SECONDS_A_CELL, seconds_budget / max(1, len(kinds)))
-    timings: dict[Hashable, Timing] = {}
-    for key, config in tqdm(kinds.items(), desc="timing", unit="cell", disable=not progress, dynamic_ncols=True):
-        timings[key] = time_run(config, budget)
-    seconds = [timings[_cost_key(config)].of_run(config) for config in configs]
+    measured, computed = _time_kinds({_cost_key(config): config for config in configs}, seconds_budget, progress)
+    keys = [_cost_key(config) for config in configs]
+    seconds = [(measured | computed)[key].of_run(config) for key, config in zip(keys, configs, strict=True)]
+    is_measured = [key in measured for key in keys]
     return Estimate(
-        cells=_cells(configs, names or [run_name(config) for config in configs], seconds, gpu),
+        cells=_cells(configs, names or [run_name(config) for config in configs], seconds, is_measured, gpu),
         workers=workers,
         wall_seconds=_wall_seconds(seconds, workers),
         gpu=gpu,
@@ -148,6 +175,34 @@ def estimate_sweep(
     )
 
 
+def _time_kinds(
+    kinds: dict[Hashable, TrainConfig], seconds_budget: float, progress: bool
+) -> tuple[dict[Hashable, Timing], dict[Hashable, Timing]]:
+    """The timings of all kinds of runs: those that were measured, and those computed from them."""
+    budget = max(LEAST_SECONDS_A_CELL, min(MOST_SECONDS_A_CELL, seconds_budget / max(1, len(kinds))))
+    end = time.perf_counter() + seconds_budget
+    # Shallow ones first: they are quick to build. Of those the one with most work, whose arithmetic is least overhead.
+    work = {key: step_work(config) for key, config in kinds.items()}
+    order = sorted(kinds, key=lambda key: (kinds[key].model.n_layers or 0, -work[key]))
+    first = {_speed_key(kinds[key]): key for key in reversed(order)}
+    order = [*first.values(), *(key for key in order if key not in first.values())]
+    measured: dict[Hashable, Timing] = {}
+    for index, key in enumerate(tqdm(order, desc="timing", unit="cell", disable=not progress, dynamic_ncols=True)):
+        if index >= len(first) and time.perf_counter() > end:
+            break
+        measured[key] = time_run(kinds[key], budget)
+    computed: dict[Hashable, Timing] = {}
+    for key in order[len(measured) :]:
+        timed = first[_speed_key(kinds[key])]
+        computed[key] = extrapolate(measured[timed], kinds[timed], kinds[key])
+    return measured, computed
+
+
+def _speed_key(config: TrainConfig) -> Hashable:
+    """What the speed of arithmetic depends on most."""
+    return config.model.family, config.model.d_model, config.hardware
+
+
 def _cost_key(config: TrainConfig) -> Hashable:
     """What a step's and an evaluation's time depends on."""
     model = replace(config.model, init_std=None, embed_std=None)
@@ -155,7 +210,11 @@ def _cost_key(config: TrainConfig) -> Hashable:
 
 
 def _cells(
-    configs: Sequence[TrainConfig], names: Sequence[str], seconds: Sequence[float], gpu: str
+    configs: Sequence[TrainConfig],
+    names: Sequence[str],
+    seconds: Sequence[float],
+    measured: Sequence[bool],
+    gpu: str,
 ) -> tuple[CellEstimate, ...]:
     """The runs by cell, in the order of their first ones."""
     whole = [replace(config, seed=0) for config in configs]
@@ -170,6 +229,7 @@ def _cells(
             seconds=seconds[first[config]],
             gpu_seconds=gpu_seconds(card, config),
             launch_bound=bound_by_launches(card, config),
+            measured=measured[first[config]],
         )
         for config, runs in Counter(whole).items()
     )

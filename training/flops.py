@@ -10,6 +10,7 @@ the gradient of Mamba's convolution as if every channel met every other. With th
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from models.config import CounterConfig, MambaConfig, RecurrentConfig, RWKV6Config, S4Config, TransformerConfig
 from models.families import family_of
 from models.rwkv6_recurrence import CHUNK, HALVES
-from training.config import TrainConfig
+from training.config import TaskOptions, TrainConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
 from training.tasks import Split
@@ -47,7 +48,13 @@ def evaluation_flops(config: TrainConfig, rows: int) -> float:
 
 def row_length(config: TrainConfig, split: Split) -> int:
     """Positions of a batch of this split, padding included."""
-    return task_of(config).sample(split, 1, torch.Generator().manual_seed(0)).token_ids.shape[1]
+    return _row_length(config.data, split)
+
+
+@lru_cache(maxsize=1024)
+def _row_length(data: TaskOptions, split: Split) -> int:
+    rows = task_of(TrainConfig(data=data)).sample(split, 1, torch.Generator().manual_seed(0))
+    return rows.token_ids.shape[1]
 
 
 def forward_flops(cfg: CounterConfig, rows: int, n_pos: int) -> float:

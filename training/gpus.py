@@ -1,10 +1,10 @@
 """What a run would take on a named GPU: a computed estimate, good to a factor of two or so. Nothing here is measured.
 
-The model: a step takes the longer of two times. Arithmetic: its FLOPs at UTILISATION of the GPU's peak, the one of bf16
-with --bf16 and else that of plain fp32 (the loop does not ask for TF32). Launches: the host starts a kernel every
-LAUNCH_SECONDS, however small its work is. Counters of the preset `small` are bound by launches on every GPU: a faster
-one does not make them faster. One run at a time is assumed, where several side by side would cost less, and no
---compile, which would save many launches.
+The model: a step takes the longer of two times. Arithmetic: its FLOPs at UTILISATION of the GPU's peak, the one of the
+tensor cores with --precision bf16 or fp16 and else that of plain fp32 (the loop does not ask for TF32). Launches: the
+host starts a kernel every LAUNCH_SECONDS, however small its work is. Counters of the preset `small` are bound by
+launches on every GPU: a faster one does not make them faster. One run at a time is assumed, where several side by
+side would cost less, and no --compile, which would save many launches.
 """
 
 from collections.abc import Callable
@@ -37,15 +37,22 @@ class Gpu:
         float  # typical list price on demand, with the machine around it; providers differ by a factor of three
     )
 
-    def seconds(self, flops: float, launches: int, bf16: bool = False) -> float:
+    fp16_tflops: float | None = None  # in the tensor cores, where it is not bf16's
+
+    def tflops(self, precision: str) -> float:
+        """The peak in a precision of DeviceOptions; that of fp32 if the GPU has no unit for it."""
+        halves = {"bf16": self.bf16_tflops, "fp16": self.fp16_tflops or self.bf16_tflops}
+        return halves.get(precision) or self.fp32_tflops
+
+    def seconds(self, flops: float, launches: int, precision: str = "fp32") -> float:
         """How long so much work takes, by the model above."""
-        peak = (bf16 and self.bf16_tflops) or self.fp32_tflops
+        peak = self.tflops(precision)
         return max(flops / (UTILISATION * peak * 1e12), launches * LAUNCH_SECONDS)
 
 
 GPUS: dict[str, Gpu] = {
-    "t4": Gpu(16, 8.1, None, 0.53),
-    "v100": Gpu(16, 15.7, None, 3.06),
+    "t4": Gpu(16, 8.1, None, 0.53, fp16_tflops=65.0),
+    "v100": Gpu(16, 15.7, None, 3.06, fp16_tflops=125.0),
     "rtx3090": Gpu(24, 35.6, 71.0, 0.30),
     "rtx4090": Gpu(24, 82.6, 165.0, 0.50),
     "a6000": Gpu(48, 38.7, 155.0, 0.80),
@@ -59,7 +66,7 @@ GPUS: dict[str, Gpu] = {
 
 def gpu_seconds(gpu: Gpu, config: TrainConfig) -> float:
     """Seconds of a whole run of a resolved config: its steps, its evaluations and the final scores."""
-    step = gpu.seconds(step_flops(config), step_launches(config), config.hardware.bf16)
+    step = gpu.seconds(step_flops(config), step_launches(config), config.hardware.autocast)
     evaluation, final = (
         gpu.seconds(evaluation_flops(config, rows), evaluation_launches(config, rows))
         for rows in (config.record.eval_rows or 1, FINAL_ROWS)
@@ -69,8 +76,8 @@ def gpu_seconds(gpu: Gpu, config: TrainConfig) -> float:
 
 def bound_by_launches(gpu: Gpu, config: TrainConfig) -> bool:
     """Whether a step waits for the host and not for arithmetic, so that a faster GPU would not help."""
-    flops, launches, bf16 = step_flops(config), step_launches(config), config.hardware.bf16
-    return gpu.seconds(0.0, launches) >= gpu.seconds(flops, 0, bf16)
+    flops, launches = step_flops(config), step_launches(config)
+    return gpu.seconds(0.0, launches) >= gpu.seconds(flops, 0, config.hardware.autocast)
 
 
 # Kernels of a layer, forward and backward, counted as the calls that PyTorch dispatches in a training step.

@@ -17,29 +17,28 @@ Any option of `countlens train` is a key, with _ for - in its name.
 """
 
 import itertools
-import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from models.border import IN_FILE, build, convert, field_hints, read_toml
 from models.config import POSITION_NAMES
-from models.errors import CountLensError, unknown
+from models.errors import CountLensError, shown, unknown
 from models.families import FAMILIES
-from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
-from training.presets import resolve, run_name
+from training.config import MAX_RUNS, TrainConfig
+from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 
-GROUPS: dict[str, type] = {
-    "data": TaskOptions,
-    "model": ModelOptions,
-    "optimiser": OptimiserOptions,
-    "record": RecordOptions,
-    "hardware": DeviceOptions,
+# The group of TrainConfig that has an option.
+OPTIONS = {
+    field.name: group for group, cls in field_hints(TrainConfig).items() if is_dataclass(cls) for field in fields(cls)
 }
-OPTIONS = {field.name: (group, field.type) for group, cls in GROUPS.items() for field in fields(cls)}
+SEED = field_hints(TrainConfig)["seed"]
 # `architecture` stands for family and position together, as in the paper's tables.
 KEYS = ["preset", "seeds", "architecture", "lengths", *(name for name in OPTIONS if name not in ("family", "position"))]
 
@@ -54,12 +53,7 @@ class SweepRun:
 
 def read_grid(path: Path) -> list[SweepRun]:
     """The runs of a grid file."""
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise CountLensError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise CountLensError(f"{path} is no TOML file: {error}") from error
+    content = read_toml(path)
     cells = content.pop("cells", None)
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise CountLensError(f"{path} has no cells: begin each with a line [[cells]]")
@@ -70,37 +64,56 @@ def expand(cells: list[Cell]) -> list[SweepRun]:
     """Every run of these cells, in their order and each once; the first that cannot be trained is named."""
     runs: dict[str, SweepRun] = {}
     origin: dict[str, str] = {}
+    if sum(_run_count(cell, f"cell {number}") for number, cell in enumerate(cells, 1)) > MAX_RUNS:
+        raise CountLensError(f"the grid has more than {MAX_RUNS:,} runs: make several smaller ones of it")
     for number, cell in enumerate(cells, 1):
-        for choice in _choices(cell, f"cell {number}"):
-            where = f"cell {number} ({', '.join(f'{key} = {_shown(value)}' for key, value in choice.items())})"
+        for choice, seeds in _choices(cell, f"cell {number}"):
+            words = (f"{key} = {_shown(value)}" for key, value in (choice | {"seed": seeds[0]}).items())
+            where = f"cell {number} ({', '.join(words)})"
             try:
-                config = _config(choice)
-                run = SweepRun(run_name(config), resolve(config))
+                for seed in seeds:
+                    convert("seed", seed, SEED, IN_FILE)
+                config = resolve(_config(choice))
+                name = cell_name(config)
             except CountLensError as error:
                 raise CountLensError(f"{where}: {error}") from error
-            if run.name in runs and runs[run.name].config != run.config:
-                raise CountLensError(
-                    f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
-                )
-            runs.setdefault(run.name, run)
-            origin.setdefault(run.name, where)
+            for seed in seeds:
+                run = SweepRun(f"{name}/seed{seed}", replace(config, seed=seed))
+                if run.name in runs and runs[run.name].config != run.config:
+                    raise CountLensError(
+                        f"{where} and {origin[run.name]} are different runs of the same name {run.name}: leave one out"
+                    )
+                runs.setdefault(run.name, run)
+                origin.setdefault(run.name, where)
     return list(runs.values())
 
 
-def _choices(cell: Cell, where: str) -> Iterator[Cell]:
-    """One dict a run: the product over every key that has a list; seeds last, so that they lie side by side."""
+def _run_count(cell: Cell, where: str) -> int:
+    """How many runs a cell stands for."""
+    axes, seeds = _axes(cell, where)
+    return len(seeds) * math.prod(len(values) for values in axes.values())
+
+
+def _choices(cell: Cell, where: str) -> Iterator[tuple[Cell, Sequence[Any]]]:
+    """The product over every key that has a list, each choice with its seeds: those cost nothing to resolve."""
+    axes, seeds = _axes(cell, where)
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True)), seeds
+
+
+def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
+    """The values of every key, and the seeds."""
     for key in cell:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
     seeds = cell.get("seeds", 1)
     if isinstance(seeds, int) and not isinstance(seeds, bool):
-        seeds = list(range(seeds))
-    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"} | {"seed": seeds}
-    for key, values in axes.items():
-        if not isinstance(values, list) or not values:
-            raise CountLensError(f"{where}: {key} = {values!r} gives no run: give a value or a list of them")
-    for values in itertools.product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))
+        seeds = range(convert("seeds", seeds, Annotated[int, Meta(le=MAX_RUNS)], IN_FILE))
+    axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"}
+    for key, values in (axes | {"seeds": seeds}).items():
+        if not isinstance(values, list | range) or not values:
+            raise CountLensError(f"{where}: {key} = {shown(values)} gives no run: give a value or a list of them")
+    return axes, seeds
 
 
 def _axis(key: str, value: Any) -> Any:
@@ -111,22 +124,19 @@ def _axis(key: str, value: Any) -> Any:
 
 
 def _config(choice: Cell) -> TrainConfig:
-    """The config of one choice of values."""
-    groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    """The config of one choice of values, with the default seed."""
+    groups: dict[str, Cell] = {group: {} for group in OPTIONS.values()}
     for key, value in choice.items():
         if key == "architecture":
             groups["model"] |= architecture_options(value)
         elif key == "lengths":
             if not (isinstance(value, list) and len(value) == 2):
-                raise CountLensError(f"lengths = {value!r}: give [train_length, ood_length]")
-            for name, length in zip(("train_length", "ood_length"), value, strict=True):
-                groups["data"][name] = _checked(name, length)
+                raise CountLensError(f"lengths = {shown(value)}: give [train_length, ood_length]")
+            groups["data"] |= dict(zip(("train_length", "ood_length"), value, strict=True))
         elif key in OPTIONS:
-            groups[OPTIONS[key][0]][key] = _checked(key, value)
-    seed, preset = choice["seed"], choice.get("preset", "small")
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise CountLensError(f"seed {seed!r}: seeds are whole numbers from 0 on")
-    return TrainConfig(preset=preset, seed=seed, **{group: GROUPS[group](**values) for group, values in groups.items()})
+            groups[OPTIONS[key]][key] = value
+    own = {key: value for key, value in choice.items() if key == "preset"}
+    return build(TrainConfig, own | groups, "a cell")
 
 
 def architecture_options(name: Any) -> dict[str, str]:
@@ -139,34 +149,9 @@ def architecture_options(name: Any) -> dict[str, str]:
         return {"family": "transformer", "position": name}
     recurrent = [family for family in FAMILIES if family != "transformer"]
     if name not in recurrent:
-        raise unknown("architecture", str(name), [*POSITION_NAMES, *recurrent])
+        raise unknown("architecture", name, [*POSITION_NAMES, *recurrent])
     return {"family": name}
 
 
-def _checked(key: str, value: Any) -> Any:
-    """The value, if the option takes such; a whole number is a float too."""
-    kinds = _kinds(OPTIONS[key][1])
-    literals = [kind for kind in kinds if not isinstance(kind, type)]
-    types = [kind for kind in kinds if isinstance(kind, type) and kind is not type(None)]
-    if literals:
-        if value in literals:
-            return value
-    elif type(value) in types:
-        return value
-    elif float in types and type(value) is int:
-        return float(value)
-    allowed = " or ".join([repr(kind) for kind in literals] or [kind.__name__ for kind in types])
-    raise CountLensError(f"{key} = {value!r}: must be {allowed}")
-
-
-def _kinds(annotation: Any) -> list[Any]:
-    """The types and literal values in an annotation."""
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    if isinstance(annotation, UnionType) or get_args(annotation):
-        return [kind for part in get_args(annotation) for kind in _kinds(part)]
-    return [annotation]
-
-
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower()
+    return value if isinstance(value, str) and value.isprintable() and len(value) < 100 else shown(value).lower()

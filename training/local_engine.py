@@ -15,7 +15,7 @@ import torch
 
 from training.grid import SweepRun
 from training.manifest import Manifest
-from training.sweep import EngineOptions, Event, Outcome, train_run
+from training.sweep import EngineOptions, Event, Outcome, record_failure, train_run
 
 TICK_SECONDS = 0.5
 BUSY_SECONDS = 2.0  # until a run that another process holds is looked at again
@@ -108,11 +108,13 @@ class _Pool:
 
     def _note(self, worker: _Worker, outcome: Outcome) -> Iterator[Event]:
         run, worker.run = worker.run, None
-        if run is None:
-            return
-        if outcome == "busy":
+        if run is not None:
+            yield self._end(run, outcome)
+
+    def _end(self, run: SweepRun, outcome: Outcome) -> Event:
+        if outcome.kind == "busy":
             self.resting.append(run)
-        yield Event(run, outcome)
+        return Event(run, outcome.kind, outcome.error)
 
     def _replace(self, index: int) -> Iterator[Event]:
         """A fresh worker for a dead one, whose run goes to the front of the queue."""
@@ -128,10 +130,8 @@ class _Pool:
             yield Event(dead.run, "lost")
             return
         code = dead.process.exitcode
-        self.manifest.folder(dead.run).record_failure(
-            f"its worker process died {deaths} times, last with exit code {code} (out of memory?)\n"
-        )
-        yield Event(dead.run, "failed")
+        error = f"its worker process died {deaths} times, last with exit code {code} (out of memory?)\n"
+        yield self._end(dead.run, record_failure(self.manifest.folder(dead.run), error))
 
     def _start(self, gpu: int | None) -> _Worker:
         context = multiprocessing.get_context("spawn")  # a fork of a process with torch threads may hang

@@ -11,18 +11,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.checkpoint import load_counter, save_counter
+from models.checkpoint import load_counter, load_tensors, save_counter, save_tensors
 from models.counter import Counter
 from models.families import build_counter
-from models.info import CheckpointInfo
+from models.info import CheckpointInfo, read_info
 from training.batches import WeightedTokens, draw_tokens
 from training.config import OptimiserOptions, TrainConfig
-from training.device import dropout_state, dropout_stream, prepare
+from training.device import (
+    AUTOCAST_DTYPES,
+    dropout_state,
+    dropout_stream,
+    prepare,
+    restore_scaler,
+    scaler_state,
+)
 from training.evaluate import Scores, evaluate
 from training.interrupt import stop_requested
 from training.metrics import MetricsWriter
 from training.presets import model_config, task_of
-from training.run import RunFolder, TrainState
+from training.run import RunFolder
+from training.state import TrainState, fingerprint
 from training.tasks import NOT_SCORED, Split, Task, task_settings
 
 EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
@@ -32,9 +40,17 @@ SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evalu
 def train(run: RunFolder, progress: bool = True) -> Scores:
     """Trains a run to its end, from wherever it stopped, and returns the scores of its best checkpoint."""
     with run.locked():
-        if not run.finished:
-            Trainer(run).fit(progress)
-        return _final_scores(run)
+        if run.finished:
+            config = run.config()
+            return final_scores(load_counter(run.path, prepare(config.hardware)), config)
+        trainer = Trainer(run)
+        trainer.fit(progress)
+        return trainer.finish()
+
+
+def final_scores(counter: Counter, config: TrainConfig) -> Scores:
+    """Scores on rows on which no checkpoint was chosen."""
+    return evaluate(counter, task_of(config), config.data.policy)
 
 
 def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
@@ -99,13 +115,16 @@ class Trainer:
         self.steps = self.config.optimiser.steps or 0
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
+        self.digests: dict[str, str] = {}  # of the checkpoints up to this step, by their names in the run folder
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
+        # Halves of 16 bits cannot hold small gradients: the loss is scaled up for them.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.hardware.autocast == "fp16")
         # Dropout treats equal tokens differently: there, every row must be a draw of its own.
         self.independent_rows = (self.config.model.dropout or 0.0) > 0
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
-        state = run.load_state()
+        state = run.load_state(self._template())
         if state is not None:
             self._restore(state)
         run.forget_metrics_after(self.step)
@@ -144,7 +163,26 @@ class Trainer:
                 if self.step % 10 == 0 or self.step == self.steps:
                     shown = [f"{name}={value:.1f}" for name, value in scores.items()]
                     bar.set_postfix_str(", ".join([f"loss={float(loss):.4f}", *shown]))
-        self._save(self.run.last, scores or None)
+
+    def finish(self) -> Scores:
+        """Scores the best and the last checkpoint, removes the state, and returns the scores of the best.
+
+        Stopped anywhere in here, a resumed run does all of it again, with the same result.
+        """
+        assert self.best is not None  # the last step is always evaluated
+        self.run.check_best(self.digests[self.run.best.name])
+        best = final_scores(load_counter(self.run.best, self.device), self.config)
+        replace_scores(self.run.best, best.summary)
+        last = best if self.best["step"] == self.step else final_scores(self._reload(), self.config)
+        self._save(self.run.last, last.summary)
+        self.run.finish()
+        return best
+
+    def _reload(self) -> Counter:
+        """The counter as a checkpoint file would give it back: sine and spe are stored in another form."""
+        counter = build_counter(self.parts.counter.cfg)
+        counter.load_interchange_state(self.parts.counter.interchange_state())
+        return counter.to(self.device).eval()
 
     def advance(self) -> Tensor:
         """One optimiser step; advances `step`."""
@@ -153,15 +191,18 @@ class Trainer:
         batch = tokens.batch
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.hardware.bf16):
+        precision = self.config.hardware.autocast
+        with torch.autocast(self.device.type, AUTOCAST_DTYPES[precision], enabled=precision != "fp32"):
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
         loss = loss_of(logits, tokens)
         parts.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        self.scaler.scale(loss + parts.counter.penalty(logits, tokens.shares)).backward()
+        self.scaler.unscale_(parts.optimiser)
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
         for group in parts.optimiser.param_groups:
             group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
-        parts.optimiser.step()
+        self.scaler.step(parts.optimiser)
+        self.scaler.update()
         self.step += 1
         return loss.detach()
 
@@ -210,26 +251,44 @@ class Trainer:
             training=self.config.to_dict(),
         )
         save_counter(path, self.parts.counter, info)
+        self.digests[path.relative_to(self.run.path).as_posix()] = fingerprint(path)
 
     def save_state(self) -> None:
         """Writes down what the next step depends on."""
         self.run.save_state(self._state())
 
     def _state(self) -> TrainState:
-        tensors = {f"model.{name}": tensor for name, tensor in self.parts.counter.state_dict().items()}
-        for index, values in self.parts.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
-        tensors["generator"] = self.parts.generator.get_state()
-        tensors["dropout"] = dropout_state(self.device)
+        tensors = self._state_tensors(self.parts.optimiser.state_dict()["state"])
         return TrainState(
             self.step,
             self.seconds,
             self.best,
+            self.digests,
             {name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
         )
 
+    def _template(self) -> dict[str, Tensor]:
+        """Tensors with the names, shapes and dtypes of a state of this run."""
+        parameters = [parameter for group in self.parts.optimiser.param_groups for parameter in group["params"]]
+        return self._state_tensors(
+            {
+                index: {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                for index, parameter in enumerate(parameters)
+            }
+        )
+
+    def _state_tensors(self, moments: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
+        tensors = {f"model.{name}": tensor for name, tensor in self.parts.counter.state_dict().items()}
+        for index, values in moments.items():
+            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in values.items()}
+        tensors["generator"] = self.parts.generator.get_state()
+        tensors["dropout"] = dropout_state(self.device)
+        if self.scaler.is_enabled():
+            tensors["scaler"] = scaler_state(self.scaler)
+        return tensors
+
     def _restore(self, state: TrainState) -> None:
-        self.step, self.seconds, self.best = state.step, state.seconds, state.best
+        self.step, self.seconds, self.best, self.digests = state.step, state.seconds, state.best, state.digests
         model: dict[str, Tensor] = {}
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.tensors.items():
@@ -244,15 +303,10 @@ class Trainer:
         self.parts.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.parts.generator.set_state(state.tensors["generator"])
         self.dropout = state.tensors["dropout"]
+        if self.scaler.is_enabled():
+            restore_scaler(self.scaler, state.tensors["scaler"])
 
 
-def _final_scores(run: RunFolder) -> Scores:
-    """Scores of the best checkpoint on rows that it was not chosen on, written into its file."""
-    config = run.config()
-    counter = load_counter(run.path, prepare(config.hardware))
-    assert counter.info is not None
-    scores = evaluate(counter, task_of(config), config.data.policy)
-    if not run.finished:
-        save_counter(run.best, counter, replace(counter.info, scores=scores.summary))
-        run.finish()
-    return scores
+def replace_scores(path: Path, scores: dict[str, float]) -> None:
+    """Writes other scores into a checkpoint file; its tensors stay as they are, bit for bit."""
+    save_tensors(path, load_tensors(path), replace(read_info(path), scores=scores).to_metadata())

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from models.errors import CountLensError
+from models.border import build, decode_json, read_text
+from models.errors import CountLensError, shown
 from models.files import write_text
 from models.info import read_info
-from training.config import TrainConfig
+from models.ranges import Name, Step
+from training.config import MAX_RUNS, TrainConfig
 from training.grid import SweepRun
 from training.presets import resolve
 from training.run import RunFolder
 
 State = Literal["finished", "failed", "started", "waiting"]
+MAX_BYTES = 64 * 2**20  # of a manifest; a run takes about 1,500
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,17 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> "Manifest":
         """The manifest in a file."""
-        try:
-            lines = path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CountLensError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-        runs = tuple(_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
-        names = [run.name for run in runs]
-        double = next((name for name in names if names.count(name) > 1), None)
-        if double is not None:
-            raise CountLensError(f"{path} has the run {double} more than once: make the manifest again")
-        return cls(path, runs)
+        numbered = enumerate(read_text(path, MAX_BYTES).splitlines(), 1)
+        lines = [(number, line) for number, line in numbered if line.strip()]
+        if len(lines) > MAX_RUNS:
+            raise CountLensError(f"{path} has {len(lines):,} runs, more than {MAX_RUNS:,}: make several of it")
+        runs: dict[str, SweepRun] = {}
+        for number, line in lines:
+            run = _parse(line, f"{path}, line {number}")
+            if run.name in runs:
+                raise CountLensError(f"{path} has the run {run.name} more than once: make the manifest again")
+            runs[run.name] = run
+        return cls(path, tuple(runs.values()))
 
     def folder(self, run: SweepRun) -> RunFolder:
         """Where a run is or will be."""
@@ -84,32 +88,50 @@ class Manifest:
             yield run, status_of(self.folder(run), run.config)
 
 
+def last_line(text: str) -> str:
+    """The last line of an error: of a traceback, the one that says what happened."""
+    return text.strip().splitlines()[-1] if text.strip() else "unknown"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the file, as it is written."""
+
+    name: Name
+    config: TrainConfig
+    index: Step = 0
+
+
 def _parse(line: str, where: str) -> SweepRun:
     """The run of one line."""
     try:
-        entry = json.loads(line)
-        name, config = entry["name"], resolve(TrainConfig.from_dict(entry["config"]))
-        path = PurePosixPath(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        entry = build(_Line, decode_json(line, "the line"), "a line")
+        run = SweepRun(entry.name, resolve(entry.config))
+    except CountLensError as error:
         raise CountLensError(
             f"{where} is no run of a sweep ({error}): name the manifest of `countlens sweep`"
         ) from error
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise CountLensError(f"{where}: {name!r} is no name of a run: it must lie beside the manifest")
-    return SweepRun(name, config)
+    path = PurePosixPath(run.name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or not run.name.isprintable():
+        raise CountLensError(f"{where}: {shown(run.name)} is no name of a run: it must lie beside the manifest")
+    return run
 
 
 def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
     """How far a run is, from its folder alone."""
-    lines = folder.metrics() if folder.exists else []
-    last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
-    scores = read_info(folder.best).scores if folder.finished else last
-    failure = folder.failure
+    last: dict[str, Any] = {"step": 0, "seconds": 0.0}
+    scores: dict[str, Any] = {}
+    failure = None if folder.finished else folder.failure
+    try:
+        last = [last, *folder.metrics()][-1] if folder.exists else last
+        scores = read_info(folder.best).scores if folder.finished else last
+    except CountLensError as error:  # one damaged run must not hide the others
+        failure = str(error)
     state: State = "waiting"
-    if folder.finished:
-        state = "finished"
-    elif failure is not None:
+    if failure is not None:
         state = "failed"
+    elif folder.finished:
+        state = "finished"
     elif folder.exists:
         state = "started"
     return RunStatus(
@@ -119,5 +141,5 @@ def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
         seconds=last["seconds"],
         ind=scores.get("ind"),
         ood=scores.get("ood"),
-        error=failure.strip().splitlines()[-1] if failure else None,
+        error=last_line(failure) if failure else None,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from models.errors import CountLensError
 from training.grid import SweepRun
 from training.manifest import Manifest
-from training.sweep import EngineOptions, Event, train_run
+from training.sweep import EngineOptions, Event, Outcome, record_failure, train_run
 
 TICK_SECONDS = 0.5
 BUSY_SECONDS = 2.0  # until a run that another process holds is tried again
@@ -69,13 +69,13 @@ class _Jobs:
         for reference in self.ray.wait(list(self.submitted), num_returns=1, timeout=TICK_SECONDS)[0]:
             run = self.submitted.pop(reference)
             try:
-                outcome = self.ray.get(reference)
+                outcome: Outcome = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
-                self.manifest.folder(run).record_failure(f"{type(error).__name__}: its worker or node died too often\n")
-                outcome = "failed"
-            if outcome == "busy":
+                text = f"{type(error).__name__}: its worker or node died too often\n"
+                outcome = record_failure(self.manifest.folder(run), text)
+            if outcome.kind == "busy":
                 self.resting.append((time.monotonic(), run))
-            yield Event(run, outcome)
+            yield Event(run, outcome.kind, outcome.error)
 
     def cancel(self) -> None:
         """Stops what is still running; each run saves its state first."""

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.border import read_text
 from models.errors import CountLensError
 from models.files import write_text
 from models.info import read_info
@@ -17,6 +18,8 @@ from training.paper import Experiment
 
 if TYPE_CHECKING:
     from training.run import RunFolder
+
+MAX_BYTES = 64 * 2**20  # of a score table
 
 
 @dataclass(frozen=True)
@@ -115,17 +118,16 @@ def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
 def read_scores(path: Path) -> list[ScoreRow]:
     """The runs of a table that `write_scores` wrote; further columns are left aside."""
     try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                raise CountLensError(
-                    f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}: "
-                    "write it again with `countlens ship`, or read the runs themselves with --runs"
-                )
-            return [_parse(line, f"{path}, line {reader.line_num}") for line in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CountLensError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        reader = csv.DictReader(StringIO(read_text(path, MAX_BYTES), newline=""))
+        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+        if missing:
+            raise CountLensError(
+                f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}: "
+                "write it again with `countlens ship`, or read the runs themselves with --runs"
+            )
+        return [_parse(line, f"{path}, line {reader.line_num}") for line in reader]
+    except csv.Error as error:
+        raise CountLensError(f"cannot read {path}: {error}") from error
 
 
 def _flag(text: str) -> bool:

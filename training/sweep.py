@@ -5,7 +5,6 @@ An engine trains runs somewhere and tells what happens; everything that lasts is
 
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +17,13 @@ from training.loop import train
 from training.manifest import Manifest
 from training.run import BusyError, RunFolder
 
-Outcome = Literal["finished", "failed", "busy"]
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt to train a run ended."""
+
+    kind: Literal["finished", "failed", "busy"]  # busy: another process trains it
+    error: str | None = None  # why it failed, also where the folder had no room for it
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Event:
 
     run: SweepRun
     kind: Literal["started", "finished", "failed", "busy", "lost"]  # lost: its worker died; it is tried again
+    error: str | None = None  # why it failed
 
 
 @dataclass(frozen=True)
@@ -62,19 +68,22 @@ def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | No
 
 def train_run(path: Path, config: TrainConfig, progress: bool = False) -> Outcome:
     """Trains one run of a sweep from wherever it is; an error is written into its folder, not raised."""
-    run = RunFolder(path)
     try:
-        if not run.exists:
-            run = RunFolder.create(path, config)
-        if run.config() != config:
-            raise CountLensError(f"{path} holds another run than the sweep's: move it away")
-        train(run, progress)
+        train(RunFolder.open_or_create(path, config), progress)
     except BusyError:
-        return "busy"
+        return Outcome("busy")
     except Exception as error:
         expected = isinstance(error, CountLensError)
-        with suppress(CountLensError):  # a full disk has no room for its own error
-            run.record_failure(f"{error}\n" if expected else traceback.format_exc())
-        return "failed"
-    run.record_failure(None)
-    return "finished"
+        return record_failure(RunFolder(path), f"{error}\n" if expected else traceback.format_exc())
+    return Outcome("finished")
+
+
+def record_failure(run: RunFolder, error: str) -> Outcome:
+    """Writes an error into the folder of its run, unless another process trains the run by now."""
+    try:
+        run.record_failure(error)
+    except BusyError:
+        return Outcome("busy")
+    except CountLensError:
+        pass  # a full disk has no room for its own error
+    return Outcome("failed", error)

@@ -9,18 +9,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from models.config import CounterConfig
 from models.errors import CountLensError
-from training.batches import draw_tokens
+from models.families import build_counter
+from training.batches import tabulate_rows
 from training.config import TrainConfig
 from training.device import choose_device, dropout_stream
 from training.evaluate import FINAL_ROWS
-from training.flops import evaluation_flops, evaluations, step_flops
+from training.flops import evaluation_flops, evaluations, row_length, step_flops
 from training.loop import Trainer
+from training.presets import model_config, task_of
 from training.run import RunFolder
 from training.tasks import Split
 
@@ -65,13 +69,39 @@ def time_run(config: TrainConfig, seconds_budget: float = 1.5) -> Timing:
             step, _ = _timed(lambda: float(trainer.advance()), clock, 0.5 * seconds_budget)
             scoring, scores = _timed(trainer.score, clock, 0.3 * seconds_budget)
             saving, _ = _timed(save, clock, 0.1 * seconds_budget)
-    step_part = _batch_tokens(trainer, part) / _batch_tokens(trainer, config)
-    scored = _scored_tokens(trainer, part.record.eval_rows)
+    step_part = _batch_tokens(part) / _batch_tokens(config)
+    scored = _scored_tokens(part, part.record.eval_rows)
     return Timing(
         step=step / step_part,
-        evaluation=scoring * _scored_tokens(trainer, config.record.eval_rows) / scored + saving,
-        final=scoring * _scored_tokens(trainer, FINAL_ROWS) / scored,
+        evaluation=scoring * _scored_tokens(config, config.record.eval_rows) / scored + saving,
+        final=scoring * _scored_tokens(config, FINAL_ROWS) / scored,
     )
+
+
+def extrapolate(timing: Timing, timed: TrainConfig, config: TrainConfig) -> Timing:
+    """What another config would take if it did its arithmetic as fast as the timed one.
+
+    Fair for the same family and width, at other depths, row lengths and batches. Saving is scaled like scoring.
+    """
+    evaluation = _evaluation_work(config, config.record.eval_rows) / _evaluation_work(timed, timed.record.eval_rows)
+    return Timing(
+        step=timing.step * step_work(config) / step_work(timed),
+        evaluation=timing.evaluation * evaluation,
+        final=timing.final * _evaluation_work(config, FINAL_ROWS) / _evaluation_work(timed, FINAL_ROWS),
+    )
+
+
+def step_work(config: TrainConfig) -> float:
+    """FLOPs of a training step on this machine, equal rows counted once."""
+    config = _as_far_as_possible(config)
+    nominal = (config.optimiser.batch_size or 1) * row_length(config, "train")
+    return step_flops(config) * _batch_tokens(config) / nominal
+
+
+def _evaluation_work(config: TrainConfig, rows: int | None) -> float:
+    """FLOPs of scoring so many rows of each split, equal rows counted once."""
+    nominal = (rows or 1) * sum(row_length(config, split) for split in task_of(config).splits)
+    return evaluation_flops(config, rows or 1) * _scored_tokens(config, rows) / nominal
 
 
 def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
@@ -81,7 +111,9 @@ def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
         device = choose_device(options.device)
     except CountLensError:
         device, options = choose_device("auto"), replace(options, device="auto")
-    options = replace(options, bf16=options.bf16 and device.type == "cuda", compile=False)
+    if device.type != "cuda":
+        options = replace(options, precision="fp32", bf16=False)
+    options = replace(options, compile=False)
     return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
 
 
@@ -115,19 +147,28 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
             return statistics.median(times[1:] or times), result
 
 
-def _batch_tokens(trainer: Trainer, config: TrainConfig) -> int:
+def _batch_tokens(config: TrainConfig) -> int:
     """Tokens of a training batch as the trainer computes it."""
-    return _tokens(trainer, "train", config.optimiser.batch_size or 1, trainer.independent_rows)
+    return _tokens(config, "train", config.optimiser.batch_size or 1, (config.model.dropout or 0.0) > 0)
 
 
-def _scored_tokens(trainer: Trainer, rows: int | None) -> int:
+def _scored_tokens(config: TrainConfig, rows: int | None) -> int:
     """Tokens of an evaluation on so many rows of each split."""
-    return sum(_tokens(trainer, split, rows or 1, False) for split in trainer.parts.task.splits)
+    return sum(_tokens(config, split, rows or 1, independent_rows=False) for split in task_of(config).splits)
 
 
-def _tokens(trainer: Trainer, split: Split, rows: int, independent_rows: bool) -> int:
+def _tokens(config: TrainConfig, split: Split, rows: int, independent_rows: bool) -> int:
     """Tokens of a batch as it is computed: rows that the counter cannot tell apart once."""
-    parts, policy = trainer.parts, trainer.config.data.policy
-    generator = torch.Generator(trainer.device).manual_seed(0)
-    drawn = draw_tokens(parts.counter, parts.task, policy, split, rows, generator, independent_rows)
-    return drawn.batch.token_ids.numel()
+    task, cfg = task_of(config), model_config(config)
+    max_position = max(cfg.max_position, task.longest_row)
+    blind = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # neither matters to positions
+    table = None
+    if not independent_rows:
+        table = tabulate_rows(task, config.data.policy, max_position, split, blind, cfg.causal, torch.device("cpu"))
+    n_rows = rows if table is None else min(rows, len(table.shares))
+    return n_rows * row_length(config, split)
+
+
+@lru_cache(maxsize=4096)
+def _ignores_shifts(cfg: CounterConfig) -> bool:
+    return build_counter(cfg).ignores_shifts

@@ -9,7 +9,7 @@ from models.errors import CountLensError
 from training.datafile import evaluate_file
 from training.device import choose_device
 from training.evaluate import evaluate
-from training.tasks import lengthened, make_task
+from training.tasks import lengthened, task_of_checkpoint
 
 
 def run_evaluation(
@@ -21,13 +21,12 @@ def run_evaluation(
     device: str,
 ) -> None:
     """Prints the scores of a checkpoint."""
-    if rows < 1:
-        raise CountLensError(f"--rows {rows}: must be at least 1")
     counter = load_counter(checkpoint, choose_device(device))
     info = counter.info
-    if info is None or info.task is None or info.policy is None:
+    trained_on = None if info is None else task_of_checkpoint(info)
+    if info is None or trained_on is None or info.policy is None:
         raise CountLensError(f"{checkpoint} does not say what it was trained on, so it cannot be scored")
-    task = lengthened(make_task(**info.task), *lengths)
+    task = lengthened(trained_on, *lengths)
     if data is not None:
         file_scores = evaluate_file(counter, task, info.policy, data)
         if as_json:

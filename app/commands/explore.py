@@ -3,22 +3,33 @@
 import subprocess
 import sys
 from pathlib import Path
+from socket import gethostname
 
+from app.escape import say
 from app.explorer.catalogue import start_folders
 
+LOCALHOST = "localhost"
+EVERY_ADDRESS = ("0.0.0.0", "::")
 SCRIPT = Path(__file__).resolve().parent.parent / "main.py"
 
 
-def streamlit_command(port: int | None, folders: tuple[Path, ...], browser: bool) -> list[str]:
-    """The command that starts the explorer's server."""
-    options = [] if port is None else ["--server.port", str(port)]
+def streamlit_command(
+    port: int | None, folders: tuple[Path, ...], browser: bool, address: str = LOCALHOST
+) -> list[str]:
+    """The command that starts the explorer's server. It listens where `app/.streamlit/config.toml` says by default."""
+    options = [] if address == LOCALHOST else ["--server.address", address]
+    if address not in (LOCALHOST, *EVERY_ADDRESS):
+        options += ["--browser.serverAddress", address]
+    options += [] if port is None else ["--server.port", str(port)]
     if not browser:
         options += ["--server.headless", "true"]
     chosen = [part for folder in folders for part in ("--folder", str(folder))]
     return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *options, "--", *chosen]
 
 
-def run_explorer(port: int | None, folders: tuple[Path, ...], browser: bool) -> None:
+def run_explorer(port: int | None, folders: tuple[Path, ...], browser: bool, address: str) -> None:
     """Serves the explorer until it is stopped."""
     start_folders(folders)  # refuses what is no folder before the server is up
-    sys.exit(subprocess.run(streamlit_command(port, folders, browser), check=False).returncode)
+    if address in EVERY_ADDRESS:
+        say(f"everyone in this machine's network can open the explorer, at this machine's name ({gethostname()})")
+    sys.exit(subprocess.run(streamlit_command(port, folders, browser, address), check=False).returncode)

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from app.escape import printable, say
+from app.headers import read_header
 from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, named_counters
-from models.info import read_info
 
 
 def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
@@ -26,7 +27,7 @@ def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
 def describe_counter(name: str, path: Path) -> dict[str, Any]:
     """What a checkpoint's header says."""
     try:
-        info = read_info(path)
+        info = read_header(path)
     except CountLensError as error:
         return {"name": name, "path": str(path), "error": str(error)}
     task = info.task or {}
@@ -48,14 +49,15 @@ def describe_counter(name: str, path: Path) -> dict[str, Any]:
 
 
 def _print_table(counters: list[dict[str, Any]]) -> None:
-    width = max(len(counter["name"]) for counter in counters)
+    width = max(len(printable(counter["name"])) for counter in counters)
     print(f"{'name':{width}}  {'layers':>6}  {'width':>5}  {'step':>7}  {'IND %':>6}  {'OOD %':>6}")
     for counter in counters:
+        name = printable(counter["name"])
         if "error" in counter:
-            print(f"{counter['name']:{width}}  broken: {counter['error']}")
+            say(f"{name:{width}}  broken: {counter['error']}")
             continue
         ind, ood = ("?" if counter[key] is None else f"{counter[key]:.1f}" for key in ("ind", "ood"))
         print(
-            f"{counter['name']:{width}}  {counter['layers']!s:>6}  {counter['width']!s:>5}  "
+            f"{name:{width}}  {counter['layers']!s:>6}  {counter['width']!s:>5}  "
             f"{counter['step']!s:>7}  {ind:>6}  {ood:>6}"
         )

@@ -10,9 +10,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from app.escape import printable, say
 from training.flops import run_flops
 from training.grid import SweepRun
-from training.manifest import Manifest, RunStatus, status_of
+from training.manifest import Manifest, RunStatus, last_line, status_of
 from training.sweep import Event
 from training.units import duration
 
@@ -44,7 +45,7 @@ class Board:
         if event.kind == "finished":
             self.done[name] = status
         elif event.kind == "failed":
-            self.failed[name] = status.error or "unknown"
+            self.failed[name] = last_line(event.error or status.error or "")
 
     def seconds_left(self) -> float | None:
         """By the work that is left and the pace since the start; None before anything was measured."""
@@ -73,9 +74,9 @@ class Board:
             table.add_column(column, justify="left" if column == "run" else "right")
         for name, run in self.running.items():
             status = status_of(self.manifest.folder(run), run.config)
-            table.add_row(name, f"{status.step}/{status.steps}", *percents(status), duration(status.seconds))
+            table.add_row(_cell(name), f"{status.step}/{status.steps}", *percents(status), duration(status.seconds))
         for name, error in self.failed.items():
-            table.add_row(f"[red]{name}[/red]", f"[red]failed: {escape(error)}[/red]")
+            table.add_row(f"[red]{_cell(name)}[/red]", f"[red]failed: {_cell(error)}[/red]")
         return table
 
 
@@ -88,8 +89,8 @@ def shown(board: Board, quiet: bool) -> Iterator[Callable[[Event | None], None]]
         def write(event: Event | None) -> None:
             if event is not None and event.kind not in ("started", "busy") and not quiet:
                 status = status_of(board.manifest.folder(event.run), event.run.config)
-                why = f": {status.error}" if event.kind == "failed" else scores_of(status)
-                print(f"{event.kind} {event.run.name}{why}; {board.headline()}", file=sys.stderr, flush=True)
+                why = f": {board.failed[event.run.name]}" if event.kind == "failed" else scores_of(status)
+                say(f"{event.kind} {event.run.name}{why}; {board.headline()}", sys.stderr)
 
         yield write
         return
@@ -104,6 +105,11 @@ def shown(board: Board, quiet: bool) -> Iterator[Callable[[Event | None], None]]
 
         yield draw
         live.update(board.table(), refresh=True)
+
+
+def _cell(text: str) -> str:
+    """Foreign text for a cell of rich's table, which reads markup in brackets."""
+    return escape(printable(text))
 
 
 def percents(status: RunStatus) -> tuple[str, str]:

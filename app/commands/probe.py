@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
+from app.escape import say
 from app.report.collect import Skipped, collect
 from models.errors import CountLensError, unknown
 from probes.registry import PROBES, load_subject
@@ -44,7 +45,7 @@ def run_probe(name: str, checkpoint: str, form: str, seed: int) -> None:
     elif form == "csv":
         sys.stdout.write(result.to_frame().to_csv(index=False, float_format="%.9g"))
     else:
-        print(result.verdict.sentence)
+        say(result.verdict.sentence)
         print(f"What would change this: {result.verdict.would_change}")
 
 
@@ -61,5 +62,5 @@ def run_report(checkpoints: tuple[str, ...], out: Path, probes: tuple[str, ...],
         print(PROBES[name].title)
         for counter, result in by_counter.items():
             said = f"skipped: {result.reason}" if isinstance(result, Skipped) else result.verdict.sentence
-            print(f"  {counter}: {said}")
+            say(f"  {counter}: {said}")
     print(f"wrote {', '.join(path.name for path in files)} to {out}")

@@ -2,17 +2,15 @@
 
 from pathlib import Path
 
-from models.errors import CountLensError
+from app.escape import say
 from training.ship import CARD, MB, SCORES, plan_shipment, ship
 
 
 def run_ship(manifest: Path, out: Path, max_mb: float) -> None:
     """Ships the best seeds of a sweep, and says what is not there yet."""
-    if max_mb <= 0:
-        raise CountLensError(f"--max-mb {max_mb:g}: must be above 0")
     shipment = plan_shipment(manifest, out)
     for name, why in shipment.left_out.items():
-        print(f"left out: {name}: {why}")
+        say(f"left out: {name}: {why}")
     ship(shipment, max_mb)
     left_out = f" ({len(shipment.left_out)} left out)" * bool(shipment.left_out)
     print(f"shipped {len(shipment.best)} counters, the best of {len(shipment.rows)} finished runs{left_out}, to {out}")

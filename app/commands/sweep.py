@@ -4,17 +4,19 @@ import fnmatch
 import re
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.commands.live_table import Board, scores_of, shown
+from app.escape import say
 from models.errors import CountLensError
 from training.estimate import estimate_sweep
 from training.grid import expand, read_grid
 from training.interrupt import interrupted_by_sigterm
 from training.local_engine import default_workers
-from training.manifest import Manifest, status_of
+from training.manifest import Manifest, last_line, status_of
 from training.score_table import score_of_run, write_scores
 from training.sweep import EngineOptions, sweep, train_run
 from training.units import duration
@@ -68,32 +70,33 @@ def run_index(manifest: Manifest, index: int) -> None:
     manifest.check()
     manifest.write()
     run = manifest.runs[index]
-    print(f"{index}: {run.name}", flush=True)
-    outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
+    say(f"{index}: {run.name}")
+    with interrupted_by_sigterm():
+        outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
     status = status_of(manifest.folder(run), run.config)
-    print(f"{outcome}{scores_of(status)}" if outcome != "failed" else f"failed: {status.error}")
-    if outcome != "finished":
+    result = scores_of(status) if outcome.error is None else f": {last_line(outcome.error)}"
+    say(f"{outcome.kind}{result}")
+    if outcome.kind != "finished":
         sys.exit(1)
 
 
 def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
     """What the runs that are left would cost, here and on a GPU."""
     left = manifest.unfinished()
-    print(
-        estimate_sweep(
-            [run.config for run in left],
-            names=[run.name for run in left],
-            workers=workers or default_workers(),
-            gpu=gpu,
-            price_per_core_hour=price,
-            already_finished=len(manifest.runs) - len(left),
-            progress=sys.stderr.isatty(),
-        )
+    estimate = estimate_sweep(
+        [run.config for run in left],
+        names=[run.name for run in left],
+        workers=workers or default_workers(),
+        gpu=gpu,
+        price_per_core_hour=price,
+        already_finished=len(manifest.runs) - len(left),
+        progress=sys.stderr.isatty(),
     )
+    print("\n".join([*estimate.table(), *estimate.lines()]))
 
 
 def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
-    """Trains what is left, with a live table, and prints a summary. Exit code 1 if a run failed."""
+    """Trains what is left, with a live table, and prints a summary. Exit code 1 if a run is not finished."""
     chosen = select(manifest, only)
     manifest.check()
     manifest.write()
@@ -107,7 +110,7 @@ def run_sweep(manifest: Manifest, only: str | None, engine: str, options: Engine
     except KeyboardInterrupt:
         print("stopped; nothing is lost: the same command goes on where it was", file=sys.stderr)
         sys.exit(130)
-    print_summary(manifest, chosen, time.perf_counter() - started)
+    print_summary(manifest, chosen, board.failed, time.perf_counter() - started)
 
 
 def select(manifest: Manifest, only: str | None) -> Manifest:
@@ -120,21 +123,28 @@ def select(manifest: Manifest, only: str | None) -> Manifest:
     return replace(manifest, runs=runs)
 
 
-def print_summary(manifest: Manifest, chosen: Manifest, seconds: float) -> None:
-    """What came out, what failed and why, and where the scores are."""
-    statuses = dict(chosen.statuses())
-    failed = {run.name: status for run, status in statuses.items() if status.state == "failed"}
-    finished = [run for run in manifest.runs if manifest.folder(run).finished]
-    scores = manifest.path.with_suffix(".scores.csv")
-    if finished:
-        write_scores(scores, [score_of_run(manifest.folder(run), run.name) for run in finished])
-    in_chosen = sum(status.state == "finished" for status in statuses.values())
-    print(f"{in_chosen} of {len(chosen.runs)} runs finished, {len(failed)} failed, in {duration(seconds)}")
-    for name, status in failed.items():
-        print(f"  {name}: {status.error}")
+def print_summary(manifest: Manifest, chosen: Manifest, errors: Mapping[str, str], seconds: float) -> None:
+    """What came out, what failed and why, and where the scores are.
+
+    `errors` are those of this sweep: a full disk may have had no room for them in the run folders.
+    """
+    failed = {
+        run.name: errors.get(run.name) or status.error or "not finished"
+        for run, status in chosen.statuses()
+        if status.state != "finished"
+    }
+    print(
+        f"{len(chosen.runs) - len(failed)} of {len(chosen.runs)} runs finished, {len(failed)} failed, "
+        f"in {duration(seconds)}"
+    )
+    for name, error in failed.items():
+        say(f"  {name}: {error}")
     if failed:
         print(f"  the whole error is in RUN/error.txt below {manifest.path.parent}; the same command tries them again")
+    finished = [run for run, status in manifest.statuses() if status.state == "finished"]
     if finished:
+        scores = manifest.path.with_suffix(".scores.csv")
+        write_scores(scores, [score_of_run(manifest.folder(run), run.name) for run in finished])
         print(f"scores: {scores}; beside the paper's: countlens tables --scores {scores}")
     if failed:
         sys.exit(1)
@@ -144,11 +154,11 @@ def print_status(manifest: Manifest) -> None:
     """How far every run is, read from the folders: also while somebody else trains."""
     for index, (run, status) in enumerate(manifest.statuses()):
         shown = f": {status.error}" if status.state == "failed" else scores_of(status)
-        print(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
+        say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
 
 
 def _length_pair(text: str) -> list[int]:
-    pair = re.fullmatch(r"(\d+)to(\d+)", text)
+    pair = re.fullmatch(r"([0-9]{1,9})to([0-9]{1,9})", text)
     if pair is None:
         raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
     return [int(pair[1]), int(pair[2])]

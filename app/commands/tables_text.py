@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app.escape import printable
 from training.agreement import SUCCESS, Agreement
 from training.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
 from training.paper import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
@@ -161,5 +162,5 @@ def _differences(comparison: Comparison, marks: Marks) -> Table:
             if found == "differ"
         ]
         name = Text(f"{marks['differ']} ", STYLES["differ"]).append(", ".join(what), "default not bold")
-        grid.add_row(name, "\n".join(sides), cell.reason or NO_REASON)
+        grid.add_row(name, "\n".join(sides), Text(printable(cell.reason or NO_REASON)))
     return grid

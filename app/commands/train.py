@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from app.escape import say
 from models.errors import CountLensError
 from models.find import RUNS, find_checkpoint
 from models.info import read_info
 from training.config import TrainConfig
 from training.device import prepare
+from training.interrupt import interrupted_by_sigterm
 from training.loop import train
 from training.presets import describe, resolve, run_name
 from training.run import RunFolder
@@ -26,20 +28,18 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, lik
             raise CountLensError("--resume brings the run's own options: give it alone, or start a new run")
         run = RunFolder.open(resume)
         if run.finished:
-            print(f"{resume} is finished already.")
+            say(f"{resume} is finished already.")
     else:
         resolved = resolve(config)
         prepare(resolved.hardware)  # an option that this machine lacks is refused before a folder is made
         run = RunFolder.create(out or RUNS / run_name(config), resolved)
     settings = run.config()
     bos = " with bos" if settings.data.bos else ""
-    print(
-        f"{settings.data.task}{bos}: {describe(settings.model)}, seed {settings.seed} -> {run.path}",
-        flush=True,
-    )
-    scores = train(run, progress)
+    say(f"{settings.data.task}{bos}: {describe(settings.model)}, seed {settings.seed} -> {run.path}")
+    with interrupted_by_sigterm():
+        scores = train(run, progress)
     print(f"  in distribution      {scores.ind:5.1f} %")
     print(f"  out of distribution  {scores.ood:5.1f} %")
     if "aux" in scores.summary:
         print(f"  auxiliary rows       {scores.summary['aux']:5.1f} %")
-    print(f"  saved                {run.best}")
+    say(f"  saved                {run.best}")

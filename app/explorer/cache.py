@@ -66,7 +66,7 @@ def open_subject(entry: Entry, step: int | None = None) -> Subject:
     """The counter of an entry, or its snapshot of a step."""
     if entry.broken is not None:
         raise CountLensError(f"{entry.name} is broken: {entry.broken}")
-    path = entry.path if step is None else entry.snapshots[step]
+    path = entry.path if step is None else entry.snapshots[step]  # both lie in the explorer's folders
     return _subject(FileKey.of(path), entry.name, snapshot_reference(entry, path))
 
 

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app.escape import for_markdown
 from app.explorer.cache import Subject
 from app.explorer.page import Panel
 from app.explorer.takeaway import take_away
@@ -24,7 +25,7 @@ def draw_panel(
 
     figure = on_dark(panel.figure) if st.context.theme.type == "dark" else panel.figure
     with st.container(key=key):
-        st.markdown(f"**{panel.caption}**" + (f"  \n{panel.said}" if panel.said else ""))
+        st.markdown(f"**{for_markdown(panel.caption)}**" + (f"  \n{for_markdown(panel.said)}" if panel.said else ""))
         if least_width:
             st.html(
                 f"<style>.st-key-{key}-scroll {{ overflow-x: auto }}"

@@ -7,11 +7,12 @@ from types import ModuleType
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app.escape import for_markdown
 from app.explorer import cache, state
 from app.explorer.cache import Subject
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
-from app.explorer.page import Note, Page, Settings
+from app.explorer.page import Note, Page, Panels
 from app.explorer.takeaway import describe
 from models.errors import CountLensError
 
@@ -37,12 +38,12 @@ def show(page: Page, catalogue: Catalogue) -> None:
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):
         view = page.load()
-    describe(_show_counters(view, entries, step) if page.of_counter else view.show(catalogue))
+    describe(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
     with note:
         state.show_refused()
 
 
-def _show_counters(view: ModuleType, entries: list[Entry], step: int | None) -> dict[str, str]:
+def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, str]:
     """The page's controls and its panels, in a column for each counter; returns alt texts by key."""
     subjects: list[Subject | CountLensError] = [_opened(entry, step) for entry in entries]
     first = next((subject for subject in subjects if isinstance(subject, Subject)), None)
@@ -52,17 +53,19 @@ def _show_counters(view: ModuleType, entries: list[Entry], step: int | None) -> 
             try:
                 settings = view.controls(first)
             except CountLensError as error:
-                _show_message(error)
+                _show_message(error, catalogue)
     columns = st.columns(len(entries), gap="medium") if len(entries) > 1 else [st.container()]
     alt_texts: dict[str, str] = {}
     for place, (column, entry, subject) in enumerate(zip(columns, entries, subjects, strict=True)):
         with column:
             if len(entries) > 1:
-                st.subheader(entry.name, anchor=False)
+                st.subheader(for_markdown(entry.name), anchor=False)
             if isinstance(subject, CountLensError):
-                st.error(str(subject), icon=":material/broken_image:")
+                st.error(catalogue.readable(subject), icon=":material/broken_image:")
             elif settings is not None:
-                alt_texts |= _show_panels(view, subject, settings, f"panel-{place}", alone=len(entries) == 1)
+                panels = view.panels(subject, settings)
+                alone = len(entries) == 1
+                alt_texts |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
     return alt_texts
 
 
@@ -89,11 +92,12 @@ def _describe(entry: Entry) -> None:
     info = entry.info
     task = info.task or {}
     scores = " / ".join(f"{info.scores[side]:.1f}" for side in ("ind", "ood") if side in info.scores)
-    st.caption(
+    summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
         f"{info.model.get('position', info.family)}, {info.model.get('n_layers')} layers, "
         f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %"
     )
+    st.caption(for_markdown(summary))
 
 
 def _opened(entry: Entry, step: int | None) -> Subject | CountLensError:
@@ -105,13 +109,12 @@ def _opened(entry: Entry, step: int | None) -> Subject | CountLensError:
         return error
 
 
-def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: str, alone: bool) -> dict[str, str]:
+def _show_panels(panels: Panels, catalogue: Catalogue, subject: Subject, key: str, alone: bool) -> dict[str, str]:
     """The panels of one counter, each as soon as it is there; returns their alt texts by key.
 
     Where a counter stands alone, two halves make a row.
     """
     alt_texts: dict[str, str] = {}
-    panels = iter(view.panels(subject, settings))
     halves: Iterator[DeltaGenerator] = iter(())
     for number in count():
         with st.container():
@@ -121,10 +124,10 @@ def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: st
             except StopIteration:
                 return alt_texts
             except CountLensError as error:
-                _show_message(error)
+                _show_message(error, catalogue)
                 return alt_texts
             if isinstance(panel, Note):
-                st.info(panel.text)
+                st.info(catalogue.readable(panel.text))
                 continue
             place = next(halves, None) if panel.half and alone else st.container()
             if place is None:
@@ -136,6 +139,6 @@ def _show_panels(view: ModuleType, subject: Subject, settings: Settings, key: st
     raise AssertionError("count() does not end")
 
 
-def _show_message(error: CountLensError) -> None:
+def _show_message(error: CountLensError, catalogue: Catalogue) -> None:
     """An error that a user can mend is a sentence in place of what it prevents."""
-    st.info(str(error), icon=":material/info:")
+    st.info(catalogue.readable(error), icon=":material/info:")

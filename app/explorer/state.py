@@ -1,5 +1,8 @@
 """Widgets whose value is in the URL, so that a link reproduces the view. Nonsense there is told and passed over.
 
+This is where URL values enter: a value is one of a widget's options, a number in its range, a switch, or a short
+printable text. Anything else gives the default, with a note.
+
 The names in the URL are the same on every page: counter, versus, step, length, shift, layer, site, head, position.
 """
 
@@ -8,8 +11,12 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
+from app.escape import for_markdown, shortened
+
 T = TypeVar("T")
 
+MOST_TYPED = 2000  # characters of a text
+MOST_REFUSED = 5  # values that a note names
 LONGEST_SHOWN = 80  # characters of a refused value
 ASKED, REFUSED = "url asked", "url refused"  # keys of the session's state
 
@@ -47,20 +54,23 @@ def in_order(name: str, label: str, options: Sequence[str], default: str, **more
 
 
 def text(name: str, label: str, **more: Any) -> str:
-    """What is typed; empty at first."""
-    return str(st.text_input(label, key=name, bind="query-params", **more) or "")
+    """What is typed, if it is printable; empty at first."""
+    value = str(st.text_input(label, key=name, bind="query-params", max_chars=MOST_TYPED, **more) or "")
+    return _judged(name, value if value.isprintable() else "", str)
 
 
 def toggle(name: str, label: str, **more: Any) -> bool:
     """On or off; off at first."""
-    return bool(st.toggle(label, key=name, bind="query-params", **more))
+    return _judged(name, bool(st.toggle(label, key=name, bind="query-params", **more)), _parse_switch)
 
 
 def show_refused() -> None:
     """A note on what the URL asked for and did not get, until that widget is touched."""
     refused = [f"{name}={asked}" for name, (asked, _) in st.session_state[REFUSED].items()]
     if refused:
-        st.info(f"The link asked for {', '.join(refused)}, which is not there: this is the default instead.")
+        more = f" and {len(refused) - MOST_REFUSED} more" if len(refused) > MOST_REFUSED else ""
+        asked = for_markdown(", ".join(refused[:MOST_REFUSED]) + more)
+        st.info(f"The link asked for {asked}, which is not there: this is the default instead.")
 
 
 def _judged(name: str, value: T, parse: Callable[[str], T]) -> T:
@@ -70,7 +80,7 @@ def _judged(name: str, value: T, parse: Callable[[str], T]) -> T:
         del refused[name]
     asked = st.session_state[ASKED].get(name)
     if asked is not None and _parsed(asked, parse) != value:
-        refused[name] = (asked[:LONGEST_SHOWN], value)
+        refused[name] = (shortened(asked, LONGEST_SHOWN), value)
     return value
 
 
@@ -79,3 +89,9 @@ def _parsed(asked: str, parse: Callable[[str], T]) -> T | None:
         return parse(asked)
     except ValueError:
         return None
+
+
+def _parse_switch(asked: str) -> bool:
+    if asked.lower() not in ("true", "false"):
+        raise ValueError(asked)
+    return asked.lower() == "true"

@@ -71,7 +71,7 @@ class Grid:
     @property
     def architectures(self) -> list[str]:
         present = {cell.architecture for cell in self.cells}
-        return [name for name in ARCHITECTURES if name in present]
+        return [name for name in ARCHITECTURES if name in present] + sorted(present - set(ARCHITECTURES))
 
     def to_frame(self) -> "pd.DataFrame":
         """One line a cell."""
@@ -118,7 +118,7 @@ def _order(cell: Cell) -> tuple[int, Experiment, int]:
 
 
 def _architecture(info: CheckpointInfo) -> str:
-    return str(info.model.get("position", info.family))
+    return str(info.model.get("position") or info.family)
 
 
 def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:
@@ -132,5 +132,5 @@ def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:
         "" if info.policy == PAPER_POLICY else f"{info.policy} positions",
     ]
     return Experiment(
-        task["name"], task.get("bos", False), model.get("n_layers", 0), ", ".join(part for part in variant if part)
+        task["name"], bool(task.get("bos")), model.get("n_layers") or 0, ", ".join(part for part in variant if part)
     )

@@ -6,6 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from app.escape import for_plotly
 from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR, dress
 from probes.attention_variation import AttentionVariation, VariationComparison
 
@@ -78,18 +79,19 @@ def _panels_alt(result: AttentionVariation, layer: int) -> str:
 
 def variation_bars(comparison: VariationComparison, title: str = "") -> go.Figure:
     """Each counter's mean std against the spread between token pairs, with its 95 % interval."""
+    names = [for_plotly(name) for name in comparison.names]
     ratios = np.array([summary.ratio for summary in comparison.layers])
     low, high = (np.array([getattr(summary, end) for summary in comparison.layers]) for end in ("low", "high"))
     figure = go.Figure()
     figure.add_bar(
-        x=comparison.names,
+        x=names,
         y=ratios,
         marker_color=[ARCHITECTURE_COLOURS.get(name, OTHER_COLOUR) for name in comparison.architectures],
         error_y={"type": "data", "symmetric": False, "array": high - ratios, "arrayminus": ratios - low},
         width=0.6,
         hovertemplate="%{x}: %{y:.3g}<extra></extra>",
     )
-    for name, ratio, top in zip(comparison.names, ratios, high, strict=True):
+    for name, ratio, top in zip(names, ratios, high, strict=True):
         text, height = ("one token pair", 0.0) if np.isnan(ratio) else (f"{ratio:.2g}", top)
         figure.add_annotation(x=name, y=height, text=text, showarrow=False, yanchor="bottom", yshift=2)
     layer = comparison.layers[0].layer

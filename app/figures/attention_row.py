@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from app.escape import for_plotly
 from app.figures.style import SEQUENTIAL, SHARES_SCALE, dress
 from probes.attention_row import AttentionRow
 
@@ -44,7 +45,7 @@ def _heat_maps(
     heads = range(len(values)) if head is None else [head]
     n_lines, n_columns = math.ceil(len(heads) / HEADS_A_LINE), min(len(heads), HEADS_A_LINE)
     alone = len(heads) == 1
-    names = [f"{place}: {token.replace('<', '&lt;')}" for place, token in enumerate(row.tokens, start=1)]
+    names = [f"{place}: {for_plotly(token)}" for place, token in enumerate(row.tokens, start=1)]
     axis = {"type": "category", "showgrid": False, "tickfont": {"size": 10}, "nticks": 10 if alone else 4}
     maps: list[dict[str, Any]] = []
     layout: dict[str, Any] = {"annotations": []}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from app.escape import for_plotly
 from app.figures.style import ARCHITECTURE_COLOURS, ARCHITECTURE_DASHES, FAINT, OTHER_COLOUR, dress
 from training.evaluate import Scores
 
@@ -27,7 +28,7 @@ def accuracy_figure(curves: list[Curve], trained_up_to: int, title: str = "") ->
         figure.add_scatter(
             x=list(range(1, len(merged) + 1)),
             y=merged,
-            name=curve.name,
+            name=for_plotly(curve.name),
             mode="lines",
             line={
                 "color": ARCHITECTURE_COLOURS.get(curve.architecture, OTHER_COLOUR),

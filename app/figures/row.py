@@ -2,6 +2,7 @@
 
 import plotly.graph_objects as go
 
+from app.escape import for_plotly
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from app.figures.style import dress
 from probes.answers import Answers
@@ -46,7 +47,7 @@ def _shade(answers: Answers, at: int) -> int:
 
 
 def _text(answers: Answers, at: int) -> str:
-    token, said = (text.replace("<", "&lt;") for text in (answers.tokens[at], answers.answers[at]))
+    token, said = (for_plotly(text) for text in (answers.tokens[at], answers.answers[at]))
     if answers.right[at] is None:
         return f"{token}<br>·"
     if answers.right[at]:
@@ -55,7 +56,7 @@ def _text(answers: Answers, at: int) -> str:
 
 
 def _hover(answers: Answers, at: int) -> str:
-    said = f"says {answers.answers[at]} with {100 * answers.probability[at]:.1f} %".replace("<", "&lt;")
+    said = for_plotly(f"says {answers.answers[at]} with {100 * answers.probability[at]:.1f} %")
     where = f"position {at + 1}, position id {answers.position_ids[at]}"
     label, likely = answers.labels[at], answers.label_probability[at]
     if label is None or likely is None:

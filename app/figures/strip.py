@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from app.escape import for_plotly
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from app.figures.style import dress
 
@@ -82,5 +83,5 @@ def _shade(lane: Lane, at: int) -> int | None:
 
 
 def _text(lane: Lane, at: int) -> str:
-    word = (lane.words[at] or "").replace("<", "&lt;")
+    word = for_plotly(lane.words[at] or "")
     return f"<b><u>{word}</u></b>" if _shade(lane, at) == -1 else word

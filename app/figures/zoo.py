@@ -4,6 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from app.escape import for_plotly
 from app.explorer.zoo import Cell, Grid
 from app.figures.cells import ON_CELL
 from app.figures.style import dress
@@ -17,13 +18,14 @@ def zoo_figure(grid: Grid) -> go.Figure:
     """A rectangle a cell, with IND and OOD on it."""
     figure = go.Figure()
     rows, columns = grid.experiments, grid.architectures
+    labels = [for_plotly(row.label).replace(", ", "<br>", 1) for row in rows]
     for standing, (colour, sign) in LOOKS.items():
         cells = [cell for cell in grid.cells if cell.standing == standing]
         figure.add_scatter(
             x=[columns.index(cell.architecture) for cell in cells],
             y=[rows.index(cell.experiment) for cell in cells],
             text=[f"{printed(cell.ours.ind)} / {printed(cell.ours.ood)}<br>{sign}" for cell in cells],
-            customdata=[describe_cell(cell).replace("\n", "<br>") for cell in cells],
+            customdata=["<br>".join(map(for_plotly, describe_cell(cell).splitlines())) for cell in cells],
             hovertemplate="%{customdata}<extra></extra>",
             mode="markers+text",
             marker={"symbol": "square", "size": 14, "color": colour},  # of the legend; in a cell it is not to be seen
@@ -34,8 +36,8 @@ def zoo_figure(grid: Grid) -> go.Figure:
         figure,
         describe_grid(grid),
         shapes=[_rectangle(cell, rows.index(cell.experiment), columns.index(cell.architecture)) for cell in grid.cells],
-        xaxis=_axis(columns) | {"side": "top", "range": [-0.5, len(columns) - 0.5]},
-        yaxis=_axis([row.label.replace(", ", "<br>", 1) for row in rows]) | {"range": [len(rows) - 0.5, -0.5]},
+        xaxis=_axis([for_plotly(name) for name in columns]) | {"side": "top", "range": [-0.5, len(columns) - 0.5]},
+        yaxis=_axis(labels) | {"range": [len(rows) - 0.5, -0.5]},
         height=ROW_HEIGHT * len(rows) + 90,
         margin={"l": 10, "r": 10, "t": 30, "b": 40},
         legend={"orientation": "h", "y": 0, "yanchor": "top"},

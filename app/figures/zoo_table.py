@@ -7,6 +7,7 @@ from collections import Counter
 from html import escape
 from urllib.parse import quote
 
+from app.escape import printable
 from app.explorer.zoo import Cell, Grid, Standing
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from training.paper import printed
@@ -35,9 +36,9 @@ def zoo_table(grid: Grid) -> str:
     """HTML in which every counter is a link to what it does."""
     rows, columns = grid.experiments, grid.architectures
     cells = {(cell.experiment, cell.architecture): _cell(cell) for cell in grid.cells}
-    head = "".join(f"<th scope='col'>{name}</th>" for name in columns)
+    head = "".join(f"<th scope='col'>{_html(name)}</th>" for name in columns)
     body = "".join(
-        f"<tr><th scope='row'>{escape(row.label).replace(', ', '<br>', 1)}</th>"
+        f"<tr><th scope='row'>{_html(row.label).replace(', ', '<br>', 1)}</th>"
         + "".join(cells.get((row, name), "<td></td>") for name in columns)
         + "</tr>"
         for row in rows
@@ -64,17 +65,21 @@ def describe_cell(cell: Cell) -> str:
     """What there is to know of a cell, in lines."""
     paper = "nothing" if cell.paper is None else " / ".join(map(printed, cell.paper))
     more = f"\nthe best of {cell.others + 1} counters" if cell.others else ""
-    return f"{cell.entry.name}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}"
+    return f"{printable(cell.entry.name)}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}"
 
 
 def _cell(cell: Cell) -> str:
     colour, sign = LOOKS[cell.standing]
     link = f"behaviour?counter={quote(cell.entry.name, safe='')}"
-    told = escape(describe_cell(cell), quote=True)
+    told = escape(describe_cell(cell))
     return (
         f'<td><a href="{link}" target="_self" title="{told}" style="background: {colour}">'
         f"{_numbers(cell)}<br>{sign}</a></td>"
     )
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
 
 
 def _numbers(cell: Cell) -> str:

@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from tqdm import tqdm
 
+from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
@@ -60,7 +61,8 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
         if name not in PROBES:
             raise unknown("probe", name, PROBES)
     chosen = [name for name in PROBES if name in probes or not probes]
-    subjects = tuple(load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints))
+    loaded = [load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints)]
+    subjects = tuple(replace(subject, name=printable(subject.name)) for subject in loaded)
     results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
     bar = tqdm(total=len(chosen) * len(subjects), disable=not progress, unit="probe", dynamic_ncols=True)
     with bar:

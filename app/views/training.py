@@ -1,19 +1,21 @@
 """How a counter came about: scores and pictures over the snapshots that its training kept."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Lock
 
 import streamlit as st
 
 from app.explorer import state
 from app.explorer.cache import Subject, compute
-from app.explorer.catalogue import FileKey
+from app.explorer.catalogue import FileKey, read_snapshots
 from app.explorer.page import Panel, Panels
 from app.explorer.registry import PAGES
 from app.figures.dynamics import dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
 from models.counter import Counter
-from probes.dynamics import CURVES, LEAST_SNAPSHOTS, Dynamics, dynamics, snapshots
+from models.find import CHECKPOINT
+from probes.dynamics import CURVES, LEAST_SNAPSHOTS, Dynamics, dynamics
 from probes.growth import AccuracyGrowth, PcaGrowth, accuracy_growth, pca_growth
 from probes.result import NotApplicable
 from probes.sites import GLOBAL_KINDS, Site, kinds_of
@@ -21,7 +23,7 @@ from probes.sites import GLOBAL_KINDS, Site, kinds_of
 SLOW = ("first-token effect",)  # takes longer than all others together
 PICTURES = ("accuracy", "components")
 USUAL_SITE = "resid_post"
-Files = tuple[FileKey, ...]  # the snapshots of a run
+Files = tuple[tuple[int, FileKey], ...]  # the snapshots of a run, with their steps
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def panels(subject: Subject, settings: Settings) -> Panels:
     """A picture that moves, then curves with the chosen step marked."""
     files = _files(subject)
     # The same whatever step is chosen; and it loads counters of its own, so nobody has to wait for this one.
-    run = replace(subject, key=files[-1], lock=Lock())
+    run = replace(subject, key=files[-1][1], lock=Lock())
     step = subject.info.step
     if settings.picture == "accuracy":
         grown = compute(run, accuracy_over_training, files=files)
@@ -100,24 +102,30 @@ figure = dynamics_figure(dynamics({subject.reference!r}, {list(curves)!r}), {ste
 
 def curves_over_training(counter: Counter, files: Files, curves: tuple[str, ...]) -> Dynamics:
     """Scores over a run's snapshots."""
-    return dynamics(files[-1].path, list(curves))
+    return dynamics(_paths(files), list(curves))
 
 
 def accuracy_over_training(counter: Counter, files: Files) -> AccuracyGrowth:
     """Accuracy at each position over a run's snapshots."""
-    return accuracy_growth(files[-1].path)
+    return accuracy_growth(_paths(files))
 
 
 def components_over_training(counter: Counter, files: Files, site: Site) -> PcaGrowth:
     """States of equal tokens over a run's snapshots."""
-    return pca_growth(files[-1].path, site)
+    return pca_growth(_paths(files), site)
 
 
 def _files(subject: Subject) -> Files:
-    try:
-        return tuple(FileKey.of(path) for path in snapshots(subject.path).values())
-    except NotApplicable:
+    """The sound snapshots of the run, none of them outside of its folder."""
+    folder = subject.path.parent
+    by_step, _ = read_snapshots(folder if subject.path.name == CHECKPOINT else folder.parent)
+    if len(by_step) < LEAST_SNAPSHOTS:
         raise NotApplicable(
             f"{subject.name} kept fewer than {LEAST_SNAPSHOTS} snapshots, too few for curves over training: train one "
             "with `--snapshots 12`, or look at mod10/ape-2L and mod10/spe-2L"
-        ) from None
+        )
+    return tuple((step, FileKey.of(path)) for step, path in by_step.items())
+
+
+def _paths(files: Files) -> dict[int, Path]:
+    return {step: key.path for step, key in files}

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app.escape import for_markdown
 from app.explorer import state
 from app.explorer.catalogue import Catalogue
 from app.explorer.page import Panel
@@ -23,16 +24,18 @@ def show(catalogue: Catalogue) -> dict[str, str]:
     try:
         shown = catalogue.below(typed) if typed else catalogue
     except CountLensError as error:
-        st.warning(str(error))
+        st.warning(for_markdown(error))
         shown = catalogue
     grid = zoo_grid(shown.sound)
     with place:
         st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
         st.html(zoo_table(grid))
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
-    if shown.broken:
-        st.markdown(f"**Broken files: {len(shown.broken)}**")
-        st.table({"counter": [e.name for e in shown.broken], "why": [e.broken for e in shown.broken]})
+    broken = shown.broken_files
+    if broken:
+        st.markdown(f"**Broken files: {len(broken)}**")
+        reasons = [shown.readable(reason) for reason in broken.values()]
+        st.table({"counter": [for_markdown(name) for name in broken], "why": reasons})
     return alt_texts
 
 

@@ -1,14 +1,21 @@
 """The command line, as a user calls it."""
 
+import errno
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.cli import COMMANDS, main
+from training.config import OptimiserOptions, TrainConfig
+from training.presets import resolve
+from training.run import RunFolder
 
 TINY = [
     *("train", "--task", "mod10", "--train-length", "5", "--ood-length", "10", "--quiet"),
@@ -94,6 +101,49 @@ def test_list_names_every_counter_and_says_which_is_broken(
     assert "broken" in text
 
 
+def test_odd_metadata_is_the_error_of_its_own_file_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    source = run / "model.safetensors"
+    with safe_open(source, "pt") as file:
+        values = json.loads(file.metadata()["countlens"])
+    odd = {
+        "scores": values | {"scores": None},
+        "task": values | {"task": {}},
+        "layers": values | {"model": values["model"] | {"n_layers": "x"}},
+        "deep": values | {"training": "DEEP"},
+    }
+    for name, changed in {**odd, "sound": values}.items():
+        (tmp_path / name).mkdir()
+        text = json.dumps(changed).replace('"DEEP"', "[" * 20_000 + "]" * 20_000)
+        save_file(load_file(source), tmp_path / name / "model.safetensors", {"countlens": text})
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe/model.safetensors")
+    listed = {counter["name"]: counter for counter in json.loads(printed(capsys, "list", tmp_path, "--json"))}
+    assert {name for name, counter in listed.items() if "error" in counter} == {*odd, "pipe"}
+    assert "scores = None: must be dict" in listed["scores"]["error"]
+    assert listed["sound"]["ood"] is not None
+    assert printed(capsys, "list", tmp_path).count("broken: ") == 5
+
+
+def test_list_obeys_no_name_and_fails_for_no_file(hostile_counters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "list", hostile_counters).splitlines()
+    counters = json.loads(printed(capsys, "list", hostile_counters, "--json"))
+    assert len(lines) == len(counters) + 1  # the first names the columns
+    assert all(line.isprintable() for line in lines)
+    assert any(line.startswith("\\x1b[2Jescape\\nline\\u202e") for line in lines)
+    assert any(line.startswith("no-utf8-\\udcff") for line in lines)
+    broken = {line.split()[0] for line in lines if "broken: " in line}
+    assert broken == {"scores", "no-scores", "no-task", "layers", "folder", "pipe"}
+
+
+def test_an_error_is_one_line_whatever_it_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no\\x1b[2J\\nsuch" in refused(capsys, "eval", "no\x1b[2J\nsuch")
+
+
 def test_list_says_so_when_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no counters yet" in printed(capsys, "list", tmp_path)
     assert "is no folder" in refused(capsys, "list", tmp_path / "nowhere")
@@ -131,6 +181,30 @@ def test_resume_of_a_finished_run_says_so(run: Path, capsys: pytest.CaptureFixtu
         ("train --device cpu --bf16", "--bf16 is for CUDA"),
         ("eval no/such/counter", "unknown checkpoint"),
         ("train --resume /nowhere", "holds no run"),
+        ("train --lr nan", "lr=nan: must be at least 0 and at most 100"),
+        ("train --lr inf", "lr=inf: must be at least 0 and at most 100"),
+        ("train --beta2 2", "beta2=2.0: must be above 0 and below 1"),
+        ("train --eval-rows -1", "eval_rows=-1: must be at least 1"),
+        ("train --threads 0", "threads=0: must be at least 1"),
+        ("train --seed -1", "seed=-1: must be at least 0"),
+        ("train --task mod99999999999", "base=99999999999: must be at least 2 and at most 10,000"),
+        ("train --snapshots 1000000000000", "snapshots=1000000000000: must be at least 0 and at most 1,000"),
+        ("train --n-layers 1000000000", "n_layers=1000000000: must be at least 1 and at most 256"),
+        ("sweep --task mod10 --seeds 1000000000", "--seeds 1000000000: must be at least 1 and at most 5,000"),
+        ("sweep --task mod10 --n-layers 0 2", "--n-layers (0, 2): must be at least 1 and at most 256 each"),
+        (f"sweep --task mod10 --lengths {'9' * 5000}to100", "write the train and the OOD length as 50to100"),
+        ("sweep --task mod10 --workers 0", "--workers 0: must be at least 1"),
+        ("sweep --task mod10 --gpus nan", "--gpus nan: must be at least 0"),
+        ("sweep /dev/zero", "no regular file"),
+        ("eval mod10/ape-2L --rows 0", "--rows 0: must be at least 1"),
+        ("eval mod10/ape-2L --data /dev/zero", "no regular file"),
+        ("eval /dev/zero", "unknown checkpoint"),
+        ("tables --scores /dev/zero", "no regular file"),
+        ("ship /dev/zero", "no regular file"),
+        ("ship x.jsonl --max-mb 0", "--max-mb 0.0: must be above 0"),
+        ("probe mod_pca mod10/ape-2L --seed -1", "--seed -1: must be at least 0"),
+        ("patch mod10/ape-2L --batch 0", "--batch 0: must be at least 1"),
+        ("explore --port 0", "--port 0: must be at least 1 and at most 65,535"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
@@ -145,6 +219,52 @@ def test_an_out_folder_with_another_run_is_left_alone(run: Path, capsys: pytest.
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert "already holds another run" in refused(capsys, *TINY, "--seed", 9, "--out", run)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a new run, on a disk that can only be read: also for root, whom modes do not stop."""
+    folder = tmp_path / "disk"
+    RunFolder.create(folder / "run", resolve(TrainConfig(optimiser=OptimiserOptions(steps=3))))
+
+    def refuse(real: Callable[..., Any], is_writing: Callable[[Any], bool] = lambda mode: True) -> Callable[..., Any]:
+        def operation(path: Any, *args: Any, **options: Any) -> Any:
+            if str(path).startswith(str(folder)) and is_writing(args[0] if args else "r"):
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            return real(path, *args, **options)
+
+        return operation
+
+    monkeypatch.setattr(os, "open", refuse(os.open, lambda flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) != 0))
+    monkeypatch.setattr(io, "open", refuse(io.open, lambda mode: bool(set(mode) & set("wax+"))))
+    for name in ("mkdir", "unlink", "replace", "utime"):
+        monkeypatch.setattr(os, name, refuse(getattr(os, name)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "train --resume {disk}/run --quiet",
+        "train --out {disk}/new",
+        "sweep --task mod10 --out {disk}",
+        "tables --csv {disk}/t.csv",
+    ],
+)
+def test_a_read_only_folder_is_one_line_with_the_way_out(
+    read_only: Path, capsys: pytest.CaptureFixture[str], args: str
+) -> None:
+    error = refused(capsys, *args.format(disk=read_only).split())
+    assert f"cannot write {read_only}" in error
+    assert "Read-only file system (choose a folder that you may write to)" in error
+
+
+def test_an_out_folder_that_is_refused_keeps_its_unfinished_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chapter1.unfinished").write_text("somebody's own")
+    assert "is not empty and no run" in refused(capsys, *TINY, "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["chapter1.unfinished"]
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from app.figures.attention_row import pattern_figure, scores_figure
 from models import load_counter
@@ -44,7 +45,7 @@ def test_scores_are_drawn_as_they_are() -> None:
 
 
 def test_a_typed_row_is_looked_at_in_the_chosen_head(open_page: Open, figures: Figures) -> None:
-    counter, row = "selective-bos/rope-1L/seed1", "<bos> 3 1 3 2"
+    counter, row = shipped("selective-bos/rope-1L"), "<bos> 3 1 3 2"
     app = open_page("attention", counter=counter, tokens=row, head="2", shift="9")
     pattern, scores, variation = figures(app)
     found = attention_row(load_counter(counter), row, layer=0, shift=9).head(2)
@@ -60,20 +61,20 @@ def test_a_typed_row_is_looked_at_in_the_chosen_head(open_page: Open, figures: F
 
 
 def test_a_row_that_is_wrong_leaves_the_variation(open_page: Open, figures: Figures) -> None:
-    app = open_page("attention", counter="selective-bos/rope-1L/seed1", tokens="<bos> x")
+    app = open_page("attention", counter=shipped("selective-bos/rope-1L"), tokens="<bos> x")
     assert "unknown token 'x'" in app.info[0].value
     assert len(figures(app)) == 1
 
 
 def test_one_kind_of_token_has_its_variation_in_a_sentence(open_page: Open, figures: Figures) -> None:
-    app = open_page("attention", counter="mod10/ape-2L/seed2", length="10", layer="1")
+    app = open_page("attention", counter=shipped("mod10/ape-2L"), length="10", layer="1")
     assert len(figures(app)) == 2
     assert "vary with position by" in app.info[0].value
 
 
-@pytest.mark.parametrize("versus", ["none", "mod10/ape-2L/seed2"])
+@pytest.mark.parametrize("versus", ["none", shipped("mod10/ape-2L")])
 def test_a_recurrent_counter_says_why_it_has_none(open_page: Open, figures: Figures, versus: str) -> None:
-    app = open_page("attention", counter="mod10/lstm-1L/seed0", versus=versus)
+    app = open_page("attention", counter=shipped("mod10/lstm-1L"), versus=versus)
     assert "LSTM has no attention" in app.info[0].value
     assert len(figures(app)) == (0 if versus == "none" else 2)
     assert not app.slider

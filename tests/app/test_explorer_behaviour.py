@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from shipped import shipped
+
 from app.figures.cells import WRONG_COLOUR
 from app.figures.row import ACROSS, row_figure
 from probes.answers import Answers
@@ -32,7 +34,7 @@ def test_a_row_is_drawn_in_lines_with_its_mistakes_marked() -> None:
 def test_a_typed_row_is_answered_and_a_wrong_one_explained(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("behaviour", counter="mod10/ape-2L/seed2", tokens="a a a")
+    app = open_page("behaviour", counter=shipped("mod10/ape-2L"), tokens="a a a")
     assert figures(app)[0]["data"][0]["text"] == [["a<br>1 ✓", "a<br>2 ✓", "a<br>3 ✓"]]
     app.text_input(key="tokens").input("a b a").run()
     assert "unknown token 'b'" in app.info[0].value
@@ -42,20 +44,22 @@ def test_a_typed_row_is_answered_and_a_wrong_one_explained(
 def test_the_shift_moves_position_ids_and_a_recurrent_counter_has_none(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("behaviour", counter="mod10/spe-2L/seed0", versus="mod10/lstm-1L/seed0", length="60", shift="7")
+    app = open_page(
+        "behaviour", counter=shipped("mod10/spe-2L"), versus=shipped("mod10/lstm-1L"), length="60", shift="7"
+    )
     assert app.slider(key="shift").max == 128 - 60
     shown = figures(app)
     assert "position id 7<" in shown[0]["data"][0]["customdata"][0][0]
     assert "position id 0<" in shown[2]["data"][0]["customdata"][0][0]
     assert "Right at 60 of 60" in shown[2]["layout"]["meta"]["alt"]
-    alone = open_page("behaviour", counter="mod10/lstm-1L/seed0")
+    alone = open_page("behaviour", counter=shipped("mod10/lstm-1L"))
     assert "shift" not in [slider.key for slider in alone.slider]
 
 
 def test_another_random_row_is_drawn_where_rows_differ(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("behaviour", counter="selective/lstm-1L/seed0", length="20")
+    app = open_page("behaviour", counter=shipped("selective/lstm-1L"), length="20")
     before = figures(app)[0]["data"][0]["text"]
     app.slider(key="seed").set_value(1).run()
     assert figures(app)[0]["data"][0]["text"] != before

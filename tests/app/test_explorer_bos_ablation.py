@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from shipped import shipped
 
 from app.figures.chosen_edits import edited_figure
 from probes.chosen_edits import ChosenEdits
 
 Open, Figures = Callable[..., Any], Callable[[Any], list[Any]]
-ROPE = "mod10-bos/rope-2L/seed0"
+ROPE = shipped("mod10-bos/rope-2L")
 NAN = float("nan")
 
 
@@ -62,17 +63,17 @@ def test_a_link_has_the_switches(open_page: Open, figures: Figures) -> None:
 
 
 def test_a_recurrent_counter_has_its_state_edited(open_page: Open, figures: Figures) -> None:
-    app = open_page("bos-ablation", counter="mod10/lstm-1L/seed0", versus="mod10/ape-2L/seed2")
+    app = open_page("bos-ablation", counter=shipped("mod10/lstm-1L"), versus=shipped("mod10/ape-2L"))
     assert list(app.selectbox(key="edit").options) == ["zeroed", "averaged"]
     recurrent, transformer = (figure["layout"]["meta"]["alt"] for figure in figures(app))
     assert "state after the first token set to 0 everywhere" in recurrent
     assert "zeros read at the first token everywhere" in transformer
-    other_way = open_page("bos-ablation", counter="mod10/ape-2L/seed2", versus="mod10/lstm-1L/seed0")
+    other_way = open_page("bos-ablation", counter=shipped("mod10/ape-2L"), versus=shipped("mod10/lstm-1L"))
     assert "unknown edit of LSTM 'cut'" in other_way.info[0].value
 
 
 def test_every_edit_is_tried_on_demand(open_page: Open, figures: Figures) -> None:
-    app = open_page("bos-ablation", counter="mod10/lstm-1L/seed0", every="true")
+    app = open_page("bos-ablation", counter=shipped("mod10/lstm-1L"), every="true")
     _, bars = figures(app)
     assert bars["data"][0]["y"] == [
         "state after the first token reset to 0",

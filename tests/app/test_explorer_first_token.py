@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from app.figures.first_token import readings_figure
 from models import CountLensError
@@ -51,7 +52,7 @@ def test_the_shift_stands_beside_what_a_tokens_own_position_tells() -> None:
 
 
 def test_widgets_choose_among_what_was_read(open_page: Open, figures: Figures) -> None:
-    app = open_page("first-token", counter="mod10/ape-2L/seed2")
+    app = open_page("first-token", counter=shipped("mod10/ape-2L"))
     (everything,) = figures(app)
     app.selectbox(key="layers").select("1").run()
     sites = figures(app)[0]["data"][1]["y"]
@@ -61,7 +62,7 @@ def test_widgets_choose_among_what_was_read(open_page: Open, figures: Figures) -
 
 
 def test_the_shift_of_a_counter_that_ignores_positions_is_a_sentence(open_page: Open, figures: Figures) -> None:
-    app = open_page("first-token", counter="mod10/lstm-1L/seed0", read="shift")
+    app = open_page("first-token", counter=shipped("mod10/lstm-1L"), read="shift")
     assert "ignores position ids" in app.info[0].value
     assert figures(app) == []
 
@@ -70,6 +71,6 @@ def test_the_shift_of_a_counter_that_ignores_positions_is_a_sentence(open_page: 
 def test_a_counter_that_was_trained_for_it_is_asked(
     open_page: Open, figures: Figures, scheme: str, percent: float
 ) -> None:
-    app = open_page("first-token", counter=f"first_tok_homogeneous/{scheme}/seed0")
+    app = open_page("first-token", counter=shipped(f"first_tok_homogeneous/{scheme}"))
     _, trained = figures(app)
     assert list(trained["data"][0]["y"]) == [percent]

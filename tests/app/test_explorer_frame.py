@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from shipped import shipped
 
 from app.cli import main
 from app.commands.explore import streamlit_command
@@ -22,10 +23,11 @@ from app.figures.zoo import zoo_figure
 from app.figures.zoo_table import LOOKS, zoo_table
 from models.counter import Counter
 from models.errors import CountLensError
-from models.find import SHIPPED
+from models.find import CHECKPOINT, SHIPPED
 from models.info import CheckpointInfo
 
 MODEL = {"position": "ape", "n_layers": 2, "d_model": 64, "n_heads": 4}
+LSTM = shipped("mod10/lstm-1L")
 TASK = {"name": "mod10", "train_length": 50, "ood_length": 100}
 
 
@@ -40,8 +42,8 @@ def entry(name: str, ind: float, ood: float, task: dict[str, Any] = TASK, **mode
 
 
 def test_the_catalogue_names_counters_by_folder_and_broken_ones_with_a_reason(catalogue: Catalogue) -> None:
-    assert catalogue.default == "mod10/ape-2L/seed2"
-    assert {"sound", "mod10/lstm-1L/seed0"} <= {entry.name for entry in catalogue.sound}
+    assert catalogue.default == shipped("mod10/ape-2L")
+    assert {"sound", LSTM} <= {entry.name for entry in catalogue.sound}
     assert {entry.name: entry.broken for entry in catalogue.broken} == {
         "cut": "model.safetensors is truncated (5000 bytes): copy or train it again",
         "foreign": catalogue.entries["foreign"].broken,
@@ -51,8 +53,8 @@ def test_the_catalogue_names_counters_by_folder_and_broken_ones_with_a_reason(ca
 def test_a_name_that_is_taken_is_led_by_its_folder(tmp_path: Path) -> None:
     shutil.copytree(SHIPPED / "mod10/lstm-1L", tmp_path / "mine/mod10/lstm-1L")
     names = read_catalogue(start_folders([tmp_path / "mine"])).entries
-    assert {"mod10/lstm-1L/seed0", "mine/mod10/lstm-1L/seed0"} <= names.keys()
-    assert names["mod10/lstm-1L/seed0"].path.is_relative_to(SHIPPED)
+    assert {LSTM, f"mine/{LSTM}"} <= names.keys()
+    assert names[LSTM].path.is_relative_to(SHIPPED)
 
 
 def test_no_folder_outside_of_the_explorers_own_is_looked_at(catalogue: Catalogue, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_no_folder_outside_of_the_explorers_own_is_looked_at(catalogue: Catalogu
         for typed in (str(tmp_path), "/etc", "../..", "way-out", "mod10/../../.."):
             with pytest.raises(CountLensError, match="countlens explore --folder"):
                 catalogue.below(typed)
-        assert "way-out/secret/seed0" not in read_catalogue(catalogue.folders).entries
+        assert f"way-out/secret/{Path(LSTM).name}" not in read_catalogue(catalogue.folders).entries
     finally:
         (catalogue.folders[-1] / "way-out").unlink()
     assert {name.split("/")[0] for name in catalogue.below("mod10").entries} == {"mod10"}
@@ -70,7 +72,7 @@ def test_no_folder_outside_of_the_explorers_own_is_looked_at(catalogue: Catalogu
 
 def test_a_file_that_points_outside_is_broken(tmp_path: Path) -> None:
     (tmp_path / "mine/link").mkdir(parents=True)
-    shutil.copy(SHIPPED / "mod10/lstm-1L/seed0/model.safetensors", tmp_path / "outside.safetensors")
+    shutil.copy(SHIPPED / LSTM / CHECKPOINT, tmp_path / "outside.safetensors")
     (tmp_path / "mine/link/model.safetensors").symlink_to(tmp_path / "outside.safetensors")
     found = read_catalogue(((tmp_path / "mine").resolve(),)).entries["link"]
     assert found.info is None
@@ -90,18 +92,19 @@ def test_the_grid_has_the_best_of_each_cell_beside_the_papers_numbers() -> None:
     assert zoo_grid([entry("a", 100, 50, TASK | {"bos": True})]).experiments[0].bos
 
 
-def test_the_zoos_picture_says_by_sign_what_it_says_by_colour(catalogue: Catalogue) -> None:
-    grid = zoo_grid(catalogue.sound)
+def test_the_zoos_picture_says_by_sign_what_it_says_by_colour() -> None:
+    nope = {"position": "nope"}
+    grid = zoo_grid([entry("a", 100, 98.6), entry("b", 10, 11.7, **nope), entry("c", 100, 99, n_layers=4, **nope)])
     figure = zoo_figure(grid)
     points = {
         data.partition("<br>")[0]: (text, trace.marker.color)
         for trace in figure.data
         for data, text in zip(trace.customdata, trace.text, strict=True)
     }
-    assert points["mod10/ape-2L/seed2"] == ("100 / 98.6<br>✓", LOOKS["goes on, as in the paper"][0])
-    assert points["mod10/nope-2L/seed0"] == ("10.0 / 11.7<br>·", LOOKS["ends, as in the paper"][0])
-    assert points["mod10/s4-1L/seed0"] == ("100 / 8.2<br>≠", LOOKS["differs from the paper"][0])
-    assert len(points) == len(grid.cells) == len(figure.layout.shapes)
+    assert points["a"] == ("100 / 98.6<br>✓", LOOKS["goes on, as in the paper"][0])
+    assert points["b"] == ("10.0 / 11.7<br>·", LOOKS["ends, as in the paper"][0])
+    assert points["c"] == ("100 / 99.0<br>≠", LOOKS["differs from the paper"][0])
+    assert len(points) == len(grid.cells) == len(figure.layout.shapes) == 3
 
 
 def test_the_zoos_table_links_every_counter_and_escapes_its_name() -> None:
@@ -132,8 +135,8 @@ CROWDS: list[int] = []
 
 
 def test_a_result_is_computed_once_for_all_and_one_at_a_time_on_a_counter(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries["mod10/lstm-1L/seed0"])
-    assert subject is open_subject(catalogue.entries["mod10/lstm-1L/seed0"])
+    subject = open_subject(catalogue.entries[LSTM])
+    assert subject is open_subject(catalogue.entries[LSTM])
     CROWDS.clear()
     with ThreadPoolExecutor(8) as sessions:
         found = list(sessions.map(lambda number: compute(subject, slow_square, number=number % 3), range(12)))
@@ -142,15 +145,15 @@ def test_a_result_is_computed_once_for_all_and_one_at_a_time_on_a_counter(catalo
 
 
 def test_another_file_under_the_same_name_is_another_counter(tmp_path: Path) -> None:
-    shutil.copytree(SHIPPED / "mod10/lstm-1L/seed0", tmp_path / "mine")
+    shutil.copytree(SHIPPED / LSTM, tmp_path / "mine")
     before = open_subject(read_catalogue((tmp_path,)).entries["mine"])
-    shutil.copy(SHIPPED / "mod10/rnn-1L/seed0/model.safetensors", tmp_path / "mine/model.safetensors")
+    shutil.copy(SHIPPED / shipped("mod10/rnn-1L") / CHECKPOINT, tmp_path / "mine/model.safetensors")
     after = open_subject(read_catalogue((tmp_path,)).entries["mine"])
     assert (before.architecture, after.architecture) == ("lstm", "rnn")
 
 
 def test_what_has_no_name_cannot_be_kept(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries["mod10/lstm-1L/seed0"])
+    subject = open_subject(catalogue.entries[LSTM])
     with pytest.raises(TypeError, match="define it in a module"):
         compute(subject, lambda counter: 1)
 
@@ -166,7 +169,7 @@ FAILED: list[bool] = []
 
 
 def test_a_mishap_is_not_kept(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries["mod10/lstm-1L/seed0"])
+    subject = open_subject(catalogue.entries[LSTM])
     with pytest.raises(OSError, match="out of luck"):
         compute(subject, fail_at_first)
     assert compute(subject, fail_at_first) == "well"

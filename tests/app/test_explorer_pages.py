@@ -6,11 +6,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from shipped import shipped
 
 from app.explorer.registry import PAGES
 from app.figures.style import ARCHITECTURE_COLOURS, INK, ON_DARK, dress, on_dark
 
-TRANSFORMER, RECURRENT = "mod10/ape-2L/seed2", "mod10/lstm-1L/seed0"
+TRANSFORMER, RECURRENT = shipped("mod10/ape-2L"), shipped("mod10/lstm-1L")
 DEFAULT = next(iter(PAGES))
 OF_COUNTER = [path for path, page in PAGES.items() if page.of_counter]
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from shipped import shipped
 
 from app.figures.edited_rows import patched_row_figure
 from models import load_counter
 from probes.pair_patching import pair_patch
 from probes.patched_row import PatchedRow
 
-TRANSFORMER, RECURRENT = "mod10/ape-2L/seed2", "selective/lstm-1L/seed0"
+TRANSFORMER, RECURRENT = shipped("mod10/ape-2L"), shipped("selective/lstm-1L")
 
 
 def cells(figure: dict[str, Any]) -> list[list[str]]:
@@ -69,7 +70,7 @@ def test_a_recurrent_counters_state_brings_the_other_rows_answer_back(
 def test_a_counter_without_a_pair_says_why_and_still_has_its_mechanism(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("patching", counter="mod10/rnn-1L/seed0")
+    app = open_page("patching", counter=shipped("mod10/rnn-1L"))
     assert "no pair of equally long rows" in app.info[0].value
     assert not figures(app)
     app.toggle(key="mechanism").set_value(True).run()

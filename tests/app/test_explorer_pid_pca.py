@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from app.figures.mod_pca import pca_figure
 from app.figures.style import cyclic_colours
@@ -14,7 +15,7 @@ from probes.mod_pca import mod_pca
 from probes.sites import Site
 
 Open, Figures = Callable[..., Any], Callable[[Any], list[Any]]
-APE, LSTM = "mod10/ape-2L/seed2", "mod10/lstm-1L/seed0"
+APE, LSTM = shipped("mod10/ape-2L"), shipped("mod10/lstm-1L")
 
 
 def decoded(values: Any) -> np.ndarray:
@@ -57,7 +58,7 @@ def test_the_position_ids_can_be_narrowed_and_moved(open_page: Open, figures: Fi
 
 
 def test_a_compared_counter_has_what_it_has_of_the_same_positions(open_page: Open, figures: Figures) -> None:
-    app = open_page("pid-pca", counter="selective-bos/ape-1L/seed2", versus=LSTM, pids="40", shift="30")
+    app = open_page("pid-pca", counter=shipped("selective-bos/ape-1L"), versus=LSTM, pids="40", shift="30")
     first, _, second, _ = figures(app)
     assert first["data"][1]["text"][0].startswith("PID 31 ")  # bos comes before
     assert second["data"][1]["text"][0].startswith("PID 0 ")  # it has no position ids to shift

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from app.figures.edited_rows import transplanted_row_figure
 from app.figures.states import OUTSIDE, circle_figure, trajectory_figure, turning_figure
@@ -97,7 +98,7 @@ def test_a_transplant_is_shown_from_a_little_before_it() -> None:
 def test_a_transplanted_state_goes_on_from_its_own_count(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("states", counter="mod10/lstm-1L/seed0", source="7", position="14")
+    app = open_page("states", counter=shipped("mod10/lstm-1L"), source="7", position="14")
     lanes = figures(app)[-1]["data"][0]["text"]
     assert lanes[1][4:8] == ["4", "5", "6", "7"]  # right, from token 14 on
     assert lanes[4][4:8] == ["7", "8", "9", "10"]  # with the state of token 7
@@ -108,12 +109,12 @@ def test_a_transplanted_state_goes_on_from_its_own_count(
 def test_the_circle_is_one_and_a_transformer_has_none(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("states", counter="mod10/rnn-1L/seed0", picture="circle")
+    app = open_page("states", counter=shipped("mod10/rnn-1L"), picture="circle")
     circle, turning, _ = figures(app)
     assert "goes round: 36" in circle["layout"]["meta"]["alt"]
     assert turning["layout"]["shapes"][0]["y0"] == 36
     app.slider(key="modulus").set_value(9).run()
     assert "does not go round in 9 tokens" in figures(app)[0]["layout"]["meta"]["alt"]
-    transformer = open_page("states", counter="mod10/ape-2L/seed2")
+    transformer = open_page("states", counter=shipped("mod10/ape-2L"))
     assert not figures(transformer)
     assert "a transformer has no state" in transformer.info[0].value

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from app.figures.dynamics import BEFORE_THE_FIRST, dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
 from app.figures.style import cyclic_colours
+from models.find import SHIPPED
 from probes.dynamics import Dynamics
 from probes.growth import AccuracyGrowth, PcaGrowth
 from probes.sites import Site
@@ -52,12 +54,15 @@ def test_a_line_stands_at_the_chosen_step_of_every_curve() -> None:
 def test_the_chosen_step_is_marked_and_drives_the_picture(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("training", counter="mod10/ape-2L/seed2", step="213")
+    counter = shipped("mod10/ape-2L")
+    steps = sorted(int(path.stem.removeprefix("step-")) for path in (SHIPPED / counter / "snapshots").iterdir())
+    step = steps[12]
+    app = open_page("training", counter=counter, step=str(step))
     moving, curves = figures(app)
     assert moving["layout"]["sliders"][0]["active"] == 12
     assert moving["data"][0]["y"] == moving["frames"][12]["data"][0]["y"]
-    assert len(moving["frames"]) == 17
-    assert sum(shape["x0"] == shape["x1"] == 213 for shape in curves["layout"]["shapes"]) == 5
+    assert len(moving["frames"]) == len(steps)
+    assert sum(shape["x0"] == shape["x1"] == step for shape in curves["layout"]["shapes"]) == 5
     app.sidebar.select_slider(key="step").set_value("0").run()
     assert figures(app)[0]["layout"]["sliders"][0]["active"] == 0
     assert figures(app)[0]["frames"] == moving["frames"]
@@ -66,7 +71,7 @@ def test_the_chosen_step_is_marked_and_drives_the_picture(
 def test_components_of_any_site_can_be_seen_to_grow(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("training", counter="mod10/spe-2L/seed0", moving="components", site="mlp_post", layer="1")
+    app = open_page("training", counter=shipped("mod10/spe-2L"), moving="components", site="mlp_post", layer="1")
     assert "at L1 mlp_post" in figures(app)[0]["layout"]["meta"]["alt"]
     app.selectbox(key="site").select("embed").run()
     assert not app.exception
@@ -76,6 +81,6 @@ def test_components_of_any_site_can_be_seen_to_grow(
 def test_a_run_without_snapshots_says_how_to_get_some(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("training", counter="mod10/lstm-1L/seed0")
+    app = open_page("training", counter=shipped("mod10/lstm-1L"))
     assert not figures(app)
     assert "`--snapshots 12`" in app.info[0].value

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from training.run import RunFolder
 def small_run(path: Path, **model: object) -> Path:
     """A counter that was trained for a moment."""
     config = TrainConfig(
-        data=TaskOptions(task="mod10"),
+        data=TaskOptions(task="mod10", train_length=20, ood_length=40),
         model=ModelOptions(n_layers=1, d_model=16, **({"n_heads": 2} if "position" in model else {}), **model),
         optimiser=OptimiserOptions(steps=12, batch_size=4),
         record=RecordOptions(eval_every=6, eval_rows=8, snapshots=4 if "position" in model else 0),
@@ -85,7 +89,18 @@ def test_every_probe_has_a_tidy_table(written: Path, runs: dict[str, Path]) -> N
         assert len(table) > 0
 
 
-def test_the_same_seed_gives_the_same_json(runs: dict[str, Path], written: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_results_whatever_stands_beside_them(
+    runs: dict[str, Path], written: Path, tmp_path: Path
+) -> None:
+    name = str(runs["ape"])
+    main(["report", name, "--out", str(tmp_path), "--quiet"])
+    alone, among_others = (json.loads((folder / "report.json").read_text()) for folder in (tmp_path, written))
+    for probe in PROBES:
+        assert alone["probes"][probe]["results"][name] == among_others["probes"][probe]["results"][name]
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_files(runs: dict[str, Path], written: Path, tmp_path: Path) -> None:
     main(["report", *map(str, runs.values()), "--out", str(tmp_path), "--quiet"])
     assert (tmp_path / "report.json").read_bytes() == (written / "report.json").read_bytes()
     assert (tmp_path / "report.html").read_bytes() == (written / "report.html").read_bytes()
@@ -121,12 +136,51 @@ def test_one_probe_on_the_command_line(runs: dict[str, Path], capsys: pytest.Cap
     assert "attention" in refused(capsys, "probe", "attention", runs["lstm"])
 
 
+class Tags(HTMLParser):
+    """The tags of a page, and what their attributes lead to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_names_of_folders_are_shown_as_they_are(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = [
+        tmp_path / "<img src=x onerror=hacked()><a href='evil'>\x1b[2J",
+        tmp_path / "<script>hacked()<",
+    ]
+    for source, folder in zip((runs["ape"], runs["rope"]), hostile, strict=True):
+        shutil.copytree(source, folder)
+    out = tmp_path / "report"
+    main(["report", *map(str, hostile), "--probes", "behaviour", "attention", "--out", str(out), "--quiet"])
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\x1b[2J" in printed
+    text = (out / "report.html").read_text()
+    page = Tags()
+    page.feed(text)
+    assert not any(tag == "img" or "evil" in str(attributes.get("href")) for tag, attributes in page.found)
+    assert not any(name.startswith("on") for _, attributes in page.found for name in attributes)
+    assert "<h3>" + escape(str(hostile[1])) in text
+    assert "&lt;img src=x onerror=hacked()>" in text  # in a figure
+    drawn = text.replace("\\u003c", "<").replace("\\u003e", ">")  # as plotly writes them
+    drawn = re.sub(r'"meta":\{"alt":"(\\.|[^"\\])*"\}', "", drawn)  # read by nobody but screen readers
+    assert "<img src=x" not in drawn
+    assert {"behaviour.csv", "attention.csv", "report.json"} <= {path.name for path in out.iterdir()}
+
+
 @pytest.fixture
 def page(written: Path, browser: Any) -> Iterator[tuple[object, list[str]]]:
     """The report in a browser that has no network, and what its console says."""
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     said: list[str] = []
+    page.set_default_timeout(300_000)
     page.on("console", lambda message: said.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("requestfailed", lambda request: said.append(f"asked for {request.url[:80]}"))

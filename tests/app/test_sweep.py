@@ -1,19 +1,24 @@
 """`countlens sweep`, as a user calls it."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
 from app.commands.live_table import Board
-from training.grid import read_grid
+from models.files import write_text, writing_failed
+from training.grid import SweepRun, read_grid
 from training.manifest import Manifest
-from training.sweep import Event
+from training.run import RunFolder
+from training.sweep import EngineOptions, Event, train_run
 
 GRID = """
 task = "mod10"
@@ -38,6 +43,18 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains the runs of a sweep one after another in this process; the engines have tests of their own."""
+
+    def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
+        for run in runs:
+            yield Event(run, "started")
+            yield Event(run, train_run(manifest.folder(run).path, run.config))
+
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: run_all)
+
+
 def called(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> str:
     """What a command prints, on both streams."""
     try:
@@ -50,6 +67,7 @@ def called(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> 
     return captured.out + captured.err
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_sweep_trains_all_writes_scores_and_does_nothing_twice(
     grid: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +96,7 @@ def test_one_line_of_the_manifest_is_trained_for_a_job_array(grid: Path, capsys:
     assert "has lines 0 to 1" in called(capsys, "sweep", grid, "--index", 2, code=2)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_array_job_that_fails_says_so_in_its_exit_code(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocked = Path("runs/mod10/ape-1L-8d-5to10-20steps/seed0")
     blocked.mkdir(parents=True)
@@ -94,6 +113,7 @@ def test_a_dry_run_prints_time_and_cost_and_leaves_nothing(grid: Path, capsys: p
     assert "FLOP" in out
     assert "a core hour" in out
     assert "on one h100" in out
+    assert "mod10/rnn-1L-8d-5to10-20steps " in out  # a line per cell
     assert not Path("runs").exists()
     assert "unknown GPU" in called(capsys, "sweep", grid, "--dry-run", "--gpu", "h10", code=2)
 
@@ -130,6 +150,7 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_starts(
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_part_of_a_sweep_can_be_trained_first(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 of 1 runs finished" in called(capsys, "sweep", grid, "--only", "mod10/rnn*")
     assert not Path("runs/mod10/ape-1L-8d-5to10-20steps").exists()
@@ -163,8 +184,61 @@ def test_an_interrupted_sweep_saves_and_goes_on(grid: Path, capsys: pytest.Captu
     state = Path("runs/mod10/ape-1L-8d-5to10-100000steps/seed0/state.safetensors")
     while not state.is_file():
         assert driver.poll() is None, driver.stderr and driver.stderr.read()
+        time.sleep(0.05)
     driver.send_signal(signal.SIGTERM)
     _, said = driver.communicate(timeout=60)
     assert driver.returncode == 130
     assert "the same command goes on where it was" in said
     assert "started" in called(capsys, "sweep", grid, "--status")
+
+
+def test_a_sweep_on_a_full_disk_says_what_failed_in_its_exit_code(
+    grid: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be written below runs/mod10, so that the runs cannot even record their failures."""
+
+    def full(path: Path, text: str) -> None:
+        if Path("runs/mod10") in path.parents:
+            raise writing_failed(path, OSError(errno.ENOSPC, "No space left on device"))
+        write_text(path, text)
+
+    def train_here(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
+        for run in runs:
+            outcome = train_run(manifest.folder(run).path, run.config)
+            yield Event(run, outcome.kind, outcome.error)
+
+    monkeypatch.setattr("training.run.write_text", full)
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: train_here)
+    out = called(capsys, "sweep", grid, code=1)
+    assert "0 of 2 runs finished, 2 failed" in out
+    assert "seed0: cannot write runs/mod10/ape-1L-8d-5to10-20steps/seed0/config.json: No space left" in out
+    assert not list(Path("runs").rglob("error.txt"))
+    assert "failed: cannot write" in called(capsys, "sweep", grid, "--index", 0, code=1)
+    monkeypatch.undo()
+    monkeypatch.chdir(grid.parent)
+    monkeypatch.setattr("training.sweep.get_engine", lambda name: train_here)
+    assert "2 of 2 runs finished, 0 failed" in called(capsys, "sweep", grid)
+
+
+@pytest.mark.slow
+def test_workers_that_may_not_write_a_byte_make_the_sweep_fail(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Real workers under a limit of the operating system on the size of files."""
+    assert "waiting" in called(capsys, "sweep", grid, "--status")
+    Manifest(Path("runs/tiny.jsonl"), tuple(read_grid(grid))).write()
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from app.cli import main; main()"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, "sweep", str(grid), "--workers", "1"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "0 of 2 runs finished, 2 failed" in done.stdout
+    assert "File too large" in done.stdout
+
+
+def test_one_damaged_run_does_not_hide_the_others(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = Manifest(Path("runs/tiny.jsonl"), tuple(read_grid(grid)))
+    folder = RunFolder.create(manifest.folder(manifest.runs[0]).path, manifest.runs[0].config)
+    (folder.path / "metrics.jsonl").write_text("oops\n")
+    first, second = called(capsys, "sweep", grid, "--status").splitlines()
+    assert first.split()[1] == "failed"
+    assert "metrics.jsonl, line 1 is no evaluation" in first
+    assert second.split()[1] == "waiting"

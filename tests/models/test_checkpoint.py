@@ -1,11 +1,16 @@
 """Checkpoint files: round trips, names, and files that are not whole or not ours."""
 
+import contextlib
 import json
+import os
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from models import (
     CheckpointInfo,
@@ -46,8 +51,6 @@ def test_the_file_is_in_the_interchange_format(tmp_path: Path, counter: torch.nn
     save_counter(path, counter)
     info = read_info(path)
     assert info.transformer_lens["n_ctx"] == 128
-    from safetensors.torch import load_file
-
     state = load_file(path)
     assert set(state) == set(counter.state_dict()) | {"unembed.b_U"}
     assert state["blocks.0.attn.W_Q"].shape == (4, 64, 16)
@@ -110,6 +113,117 @@ def test_metadata_that_does_not_fit_is_refused(tmp_path: Path, metadata: str, me
     save_file({"x": torch.zeros(2)}, path, {"countlens": metadata})
     with pytest.raises(CountLensError, match=message):
         load_counter(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scores": None}, "scores = None: must be dict"),
+        ({"scores": {"ind": "x"}}, "must be float at 'ind'"),
+        ({"scores": {"ind": 200}}, "must be at least 0 and at most 100 at 'ind'"),
+        ({"task": {}}, r"task\.name=None: must be str"),
+        ({"task": []}, r"task = \[\]: must be dict"),
+        ({"task": {"name": "mod10", "bos": "yes"}}, r"task\.bos='yes': must be bool"),
+        ({"task": {"name": "mod10", "ood_length": 10**9}}, r"task\.ood_length=1000000000: must be at least 1"),
+        ({"model": None}, "model = None: must be dict"),
+        ({"model": {"d_vocab": 13, "n_layers": "x"}}, "n_layers = 'x': must be int"),
+        ({"model": {"d_vocab": 13, "n_layers": 10**9}}, "n_layers = 1000000000: must be at least 1 and at most 256"),
+        ({"model": {"d_vocab": 13, "max_position": 30_000_000}}, "max_position = 30000000: must be at least 1 and at"),
+        ({"model": {"d_vocab": 13, "max_position": 2**16, "d_model": 2**14}}, "make a table of more than"),
+        ({"model": {"d_vocab": 13, "eps": -1}}, "eps = -1: must be above 0 and at most 1"),
+        ({"family": 3}, "family = 3: must be str"),
+        ({"seed": -1}, "seed = -1: must be at least 0"),
+        ({"step": 1.5}, r"step = 1\.5: must be int"),
+        ({"policy": ["shifted"]}, r"policy = \['shifted'\]: must be str"),
+        ({"training": 1}, "training = 1: must be dict"),
+        ({"format_version": [1]}, r"format version \[1\]"),
+    ],
+)
+def test_metadata_of_wrong_types_and_ranges_is_refused_when_it_is_read(
+    tmp_path: Path, counter: torch.nn.Module, changes: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_counter(path, counter)
+    rewrite(path, changes)
+    for read in (read_info, load_counter):
+        with pytest.raises(CountLensError, match=message):
+            read(path)
+
+
+def rewrite(path: Path, changes: dict[str, Any] | None = None, **tensors: torch.Tensor) -> None:
+    """Writes a checkpoint again with other metadata or tensors."""
+    with safe_open(path, "pt") as file:
+        values = json.loads(file.metadata()["countlens"])
+    save_file(load_file(path) | tensors, path, {"countlens": json.dumps(values | (changes or {}))})
+
+
+def test_deep_nesting_in_the_header_or_the_metadata_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    deep = b'{"x":' + b"[" * 200_000
+    path.write_bytes(len(deep).to_bytes(8, "little") + deep)
+    with pytest.raises(CountLensError, match="no safetensors file"):
+        read_info(path)
+    save_file({"x": torch.zeros(2)}, path, {"countlens": "[" * 200_000})
+    with pytest.raises(CountLensError, match="metadata cannot be read"):
+        read_info(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"max_position": 2**16, "d_model": 256}, "do not fit its own config"),
+        ({"n_layers": 256}, "lacks the tensor"),
+        ({"d_mlp": 2**16}, "do not fit its own config: .* has the shape"),
+        ({"d_model": 2**14, "d_mlp": 2**16, "d_vocab": 2**17}, "do not fit its own config"),
+        ({"n_layers": 2}, "has a tensor 'blocks.2"),
+    ],
+)
+def test_sizes_that_the_metadata_claims_take_no_memory(
+    tmp_path: Path, counter: torch.nn.Module, model: dict[str, int], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_counter(path, counter)
+    rewrite(path, {"model": read_info(path).model | model})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CountLensError, match=message):
+        load_counter(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, counter: torch.nn.Module, bad: float) -> None:
+    path = tmp_path / "model.safetensors"
+    save_counter(path, counter)
+    weight = counter.unembed.W_U.detach().clone()
+    weight[-1, -1] = bad
+    rewrite(path, **{"unembed.W_U": weight})
+    with pytest.raises(CountLensError, match=r"unembed\.W_U holds numbers that are not finite.*lower its lr"):
+        load_counter(path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+def test_weights_of_another_dtype_are_refused(tmp_path: Path, counter: torch.nn.Module, dtype: torch.dtype) -> None:
+    path = tmp_path / "model.safetensors"
+    save_counter(path, counter)
+    rewrite(path, **{"unembed.W_U": counter.unembed.W_U.detach().to(dtype)})
+    with pytest.raises(CountLensError, match=r"unembed\.W_U is stored as \w+: counters are stored as F32"):
+        load_counter(path)
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(CountLensError, match="no regular file"):
+        read_info(tmp_path / "model.safetensors")
+
+
+def test_snapshots_are_the_files_with_a_step_in_their_name(tmp_path: Path) -> None:
+    (tmp_path / "snapshots").mkdir()
+    for name in ("step-0000007", "step-0000000", "step-final", "step-", "step-1e3", "step-" + "9" * 5000):
+        with contextlib.suppress(OSError):  # a name may be too long for the disk
+            (tmp_path / "snapshots" / f"{name}.safetensors").touch()
+    found = find.find_snapshots(tmp_path).by_step
+    assert {step: path.stem for step, path in found.items()} == {0: "step-0000000", 7: "step-0000007"}
+    assert list(found) == [0, 7]
 
 
 def test_names_are_found_and_near_ones_suggested(

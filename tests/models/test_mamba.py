@@ -297,7 +297,6 @@ def test_fresh_weights_are_those_of_the_authors() -> None:
     mixer = counter.blocks[3].mixer
     assert torch.allclose(-mixer._A(), torch.arange(1.0, 17).expand(256, 16))
     assert torch.equal(mixer.D, torch.ones(256))
-    assert torch.equal(mixer.conv1d.bias, torch.zeros(256))
     dt = nn.functional.softplus(mixer.dt_proj.bias)
     assert 1e-3 * 0.999 < dt.min() < 1.5e-3
     assert 0.07 < dt.max() < 0.1001
@@ -305,6 +304,7 @@ def test_fresh_weights_are_those_of_the_authors() -> None:
     for weight, bound in (
         (mixer.in_proj.weight, 128**-0.5),
         (mixer.conv1d.weight, 4**-0.5),
+        (mixer.conv1d.bias, 4**-0.5),
         (mixer.x_proj.weight, 256**-0.5),
         (mixer.dt_proj.weight, 8**-0.5),
         (mixer.out_proj.weight, 256**-0.5 / 2),
@@ -343,23 +343,27 @@ def test_dropout_is_for_training_only() -> None:
     assert not torch.allclose(counter(*tokens()), counter(*tokens()))
 
 
-def test_under_autocast_the_state_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_autocast_the_state_stays_whole(monkeypatch: pytest.MonkeyPatch, bfloat16_autocast: Any) -> None:
     counter = build_counter(CFG, torch.Generator().manual_seed(0))
-    dtypes: list[torch.dtype] = []
-
-    def spy(*inputs: Tensor) -> Tensor:
-        dtypes.extend(tensor.dtype for tensor in inputs)
-        return selective_scan(*inputs)
-
-    monkeypatch.setattr(models.mamba, "selective_scan", spy)
     exact = counter(*tokens())
-    with torch.autocast("cpu", torch.bfloat16):
+    dtypes: list[torch.dtype] = []
+    with bfloat16_autocast() as products:
+
+        def spy(*inputs: Tensor) -> Tensor:
+            dtypes.extend(tensor.dtype for tensor in inputs)
+            before = products.count
+            states = selective_scan(*inputs)
+            assert products.count == before, "the scan has products in bfloat16"
+            return states
+
+        monkeypatch.setattr(models.mamba, "selective_scan", spy)
         logits = counter(*tokens())
         _, cache = counter.run_with_cache(*tokens())
+        logits.float().square().mean().backward()
+    assert products.count > 0
     assert logits.dtype == cache["blocks.0.mixer.hook_in_proj"].dtype == torch.bfloat16, "autocast is at work"
     assert set(dtypes) == {cache["blocks.0.mixer.hook_state"].dtype} == {torch.float32}
     assert (logits - exact).abs().max() < 0.03 * exact.abs().max()
-    logits.float().square().mean().backward()
     assert all(parameter.grad.isfinite().all() for parameter in counter.parameters())
 
 

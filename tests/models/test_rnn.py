@@ -8,17 +8,19 @@ from torch import nn
 
 from models import build_counter, hook_name
 from models.config import LSTMConfig, RNNConfig
+from models.errors import CountLensError
 from models.lstm import LSTMMixer
 from models.rnn import ElmanMixer
 
 FAMILIES = {"rnn": (RNNConfig, nn.RNN, ElmanMixer), "lstm": (LSTMConfig, nn.LSTM, LSTMMixer)}
 
 
-def pair(family: str, n_layers: int = 3) -> tuple[nn.Module, nn.Module]:
-    """A counter, and torch's own stack of as many layers with the same weights."""
+def pair(family: str, n_layers: int = 3, dropout: float = 0.0) -> tuple[nn.Module, nn.Module]:
+    """A counter, and torch's own stack of as many layers with the same weights and dropout."""
     config, oracle_class, _ = FAMILIES[family]
-    counter = build_counter(config(11, d_model=16, n_layers=n_layers, embed_std=1.0), torch.Generator().manual_seed(0))
-    oracle = oracle_class(16, 16, n_layers, batch_first=True).double()
+    cfg = config(11, d_model=16, n_layers=n_layers, embed_std=1.0, dropout=dropout)
+    counter = build_counter(cfg, torch.Generator().manual_seed(0))
+    oracle = oracle_class(16, 16, n_layers, batch_first=True, dropout=dropout).double()
     with torch.no_grad():
         for layer, block in enumerate(counter.blocks):
             for name, parameter in block.mixer.cell.named_parameters():
@@ -50,6 +52,53 @@ def test_logits_and_gradients_are_those_of_torch(family: str, opened: bool) -> N
     logits, gradients = gap(*pair(family), opened)
     assert logits < 1e-12
     assert gradients < 1e-12
+
+
+def layer_inputs(counter: nn.Module, token_ids: torch.Tensor) -> list[torch.Tensor]:
+    """What each mixer receives in one forward pass, after dropout."""
+    inputs: list[torch.Tensor] = []
+    handles = [
+        block.mixer.register_forward_pre_hook(lambda module, args: inputs.append(args[0])) for block in counter.blocks
+    ]
+    counter(token_ids, token_ids)
+    for handle in handles:
+        handle.remove()
+    return inputs
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dropout_stands_between_layers_and_nowhere_else(family: str) -> None:
+    counter, _ = pair(family, dropout=0.5)
+    token_ids = torch.randint(0, 11, (4, 25), generator=torch.Generator().manual_seed(1))
+    for training, share in ((False, 0.0), (True, 0.5)):
+        first, *later = layer_inputs(counter.train(training), token_ids)
+        torch.testing.assert_close(first, counter.embed(token_ids), rtol=0, atol=0)
+        for x in later:
+            assert (x == 0).double().mean() == pytest.approx(share, abs=0.04)
+    _, cache = counter.run_with_cache(token_ids, token_ids)
+    assert (cache["resid_post", 2] != 0).all()  # the output of the last layer is whole
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dropout_has_the_distribution_of_torchs_own(family: str) -> None:
+    """Mean and variance of the logits over many masks; torch draws its masks in another order."""
+    counter, oracle = pair(family, n_layers=2, dropout=0.4)
+    token_ids = torch.randint(0, 11, (1, 6), generator=torch.Generator().manual_seed(1)).expand(20_000, 6)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        ours = counter.train()(token_ids, token_ids)[:, -1]
+        theirs = (oracle.train()(counter.embed(token_ids))[0] @ counter.unembed.W_U)[:, -1]
+        without = (oracle.eval()(counter.embed(token_ids[:1]))[0] @ counter.unembed.W_U)[:, -1]
+    noise = theirs.std(0) / len(theirs) ** 0.5
+    assert ((ours.mean(0) - theirs.mean(0)).abs() < 6 * noise).all()
+    assert ours.std(0).div(theirs.std(0)).sub(1).abs().max() < 0.05
+    assert ((without - theirs.mean(0)).abs() > 6 * noise).any()  # so a counter without dropout would fail
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dropout_in_a_single_layer_is_refused_because_it_would_do_nothing(family: str) -> None:
+    with pytest.raises(CountLensError, match=r"dropout=0.1 would do nothing.*n_layers=1.*at least 2 layers"):
+        FAMILIES[family][0](11, n_layers=1, dropout=0.1)
 
 
 Method = Callable[..., object]

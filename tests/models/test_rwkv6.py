@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import models.rwkv6
 import models.rwkv6_recurrence
 from models import CountLensError, build_counter
-from models.config import RWKV6Config
+from models.config import LSTMConfig, RWKV6Config
 from models.hooks import hook_name
 from models.rwkv6 import RWKV6
 from models.rwkv6_recurrence import recurrence
@@ -118,12 +118,14 @@ def oracle(rwkv_package: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return load_file(folder / "answer.safetensors")
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_gives_the_same_logits(oracle: dict[str, torch.Tensor]) -> None:
     logits = logits_of(lively(ORACLE_CFG, torch.float32), tokens(45))
     assert oracle["logits"].std() > 0.5
     torch.testing.assert_close(logits, oracle["logits"], atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_the_rwkv_package_ends_in_the_same_states(oracle: dict[str, torch.Tensor]) -> None:
     counter = lively(ORACLE_CFG, torch.float32)
     token_ids = tokens(45)
@@ -169,6 +171,7 @@ def state_read_after_its_own_position(counter: RWKV6, monkeypatch: pytest.Monkey
 MUTANTS = [no_bonus, flipped_decay, no_state, no_token_shift, state_read_after_its_own_position]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_rwkv_package_would_notice(
     mutant: Callable[..., None], oracle: dict[str, torch.Tensor], monkeypatch: pytest.MonkeyPatch
@@ -440,24 +443,89 @@ def test_the_bases_of_the_decays_learn_twice_as_fast_and_only_matrices_decay() -
     torch.optim.AdamW(groups).step()
 
 
-def test_dropout_is_on_what_blocks_add_and_only_in_training() -> None:
+def test_dropout_is_on_the_embedding_and_on_the_whole_residual_stream_and_only_in_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counter = lively(RWKV6Config(13, d_model=32, d_head=16, dropout=0.5))
     assert torch.equal(logits_of(counter, tokens(12)), logits_of(counter, tokens(12)))
     counter.train()
-    added: dict[str, torch.Tensor] = {}
-    names = ["blocks.0.hook_mixer_out", "blocks.0.hook_mlp_out", "blocks.0.hook_resid_pre"]
-    logits_of(counter, tokens(12), [(name, lambda x, hook: added.update({hook.name: x})) for name in names])
-    for name, low, high in zip(names, (0.4, 0.4, 0.0), (0.6, 0.6, 0.001), strict=True):
-        assert low <= (added[name] == 0).double().mean() <= high
+    normed: list[torch.Tensor] = []
+    layer_norm = F.layer_norm
+
+    def noted(x: torch.Tensor, *args: Any) -> torch.Tensor:
+        normed.append(x)
+        return layer_norm(x, *args)
+
+    monkeypatch.setattr(F, "layer_norm", noted)
+    _, cache = counter.run_with_cache(tokens(12), tokens(12))
+    dropped = {"embedding": normed[0]} | {
+        name: cache[name] for name in cache if name.endswith(("resid_mid", "resid_post"))
+    }
+    assert len(dropped) == 1 + 2 * 2
+    for name, x in dropped.items():
+        assert (x == 0).double().mean() == pytest.approx(0.5, abs=0.06), name
+    for name in ("blocks.0.hook_mixer_out", "blocks.0.hook_mlp_out", "blocks.0.hook_resid_pre"):
+        assert (cache[name] == 0).double().mean() < 0.001, name
+    resid, added, mid = (cache[f"blocks.0.hook_{name}"] for name in ("resid_pre", "mixer_out", "resid_mid"))
+    torch.testing.assert_close(mid[mid != 0], (2 * (resid + added))[mid != 0])
 
 
-def test_autocast_leaves_the_recurrence_in_full_precision() -> None:
+class L2Wrap(torch.autograd.Function):
+    """The reference's own form, from its description: the loss passes through, the logits get a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits)
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (logits,) = ctx.saved_tensors
+        rows, n_pos, _ = logits.shape
+        value, index = logits.max(-1, keepdim=True)
+        return gradient, torch.zeros_like(logits).scatter(-1, index, 1e-4 / (rows * n_pos) * value)
+
+
+def test_the_penalty_has_the_gradient_of_the_references_l2wrap() -> None:
+    counter = lively(RWKV6Config(13, d_model=32, d_head=16))
+    token_ids, row_of = tokens(12)[:3], torch.tensor([0, 0, 0, 1, 2, 2])
+
+    def gradients(loss: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, list(counter.parameters()), retain_graph=True))
+
+    every, merged = logits_of(counter, token_ids[row_of]), logits_of(counter, token_ids)
+    theirs = gradients(L2Wrap.apply(every.sum() * 0, every))
+    assert max(gradient.abs().max() for gradient in theirs) > 1e-6
+    for logits, weights in ((every, torch.ones(6, 1)), (merged, torch.tensor([[3.0], [1.0], [2.0]]))):
+        ours = gradients(counter.penalty(logits, weights.expand(-1, 12)))
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-9)
+
+
+def test_other_families_are_trained_without_a_penalty() -> None:
+    counter = build_counter(LSTMConfig(13), torch.Generator().manual_seed(0))
+    assert counter.penalty(torch.randn(2, 3, 13), torch.ones(2, 3)) == 0
+
+
+def test_autocast_leaves_the_recurrence_in_full_precision(
+    monkeypatch: pytest.MonkeyPatch, bfloat16_autocast: Any
+) -> None:
     counter = lively(RWKV6Config(13, d_model=32, d_head=16), torch.float32)
     seen: list[torch.Tensor] = []
     exact = logits_of(counter, tokens(50))
-    with torch.autocast("cpu", torch.bfloat16):
+    with bfloat16_autocast() as products:
+
+        def spy(*inputs: torch.Tensor) -> torch.Tensor:
+            assert {tensor.dtype for tensor in inputs} == {torch.float32}
+            before = products.count
+            output = recurrence(*inputs)
+            assert products.count == before, "the recurrence has products in bfloat16"
+            return output
+
+        monkeypatch.setattr(models.rwkv6, "recurrence", spy)
         fast = logits_of(counter, tokens(50))
         opened = logits_of(counter, tokens(50), [("blocks.1.mixer.hook_state", lambda x, hook: seen.append(x))])
+    assert products.count > 0
     assert seen[0].dtype == torch.float32
     assert (fast - exact).abs().mean() < 0.05 * exact.std()
     assert (fast.float() - opened.float()).abs().mean() < 0.01 * exact.std()

@@ -99,6 +99,7 @@ print(json.dumps(hooks))
 """
 
 
+@pytest.mark.slow
 def test_hooked_transformer_of_3x_gives_the_same_logits_and_has_the_same_hooks(
     tmp_path: Path, old_transformer_lens: Path
 ) -> None:

@@ -276,8 +276,6 @@ def test_small_p_values_are_not_written_as_zero() -> None:
 def shipped(scheme: str) -> Counter:
     """The two-layer mod-10 counter of this scheme that extrapolates best."""
     found = sorted(SHIPPED.glob(f"mod10/{scheme}-2L/*/{CHECKPOINT}"), key=lambda path: read_info(path).scores["ood"])
-    if not found:
-        pytest.skip("no such counter is shipped")
     return load_counter(found[-1])
 
 

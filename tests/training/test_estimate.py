@@ -12,7 +12,7 @@ from training.estimate import CellEstimate, Estimate, estimate_sweep
 from training.flops import run_flops
 from training.gpus import GPUS, gpu_seconds
 from training.presets import resolve
-from training.timing import Timing
+from training.timing import Timing, step_work
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def test_sums_and_costs_are_those_of_the_planted_times(tiny: TrainConfig, timed:
 
 def test_the_table_has_one_line_a_cell(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
     frame = estimate_sweep([layers(tiny, 1, seed) for seed in range(2)] + [layers(tiny, 2)], progress=False).to_frame()
-    assert list(frame.columns) == ["cell", "runs", "steps", "flops", "seconds", "gpu_seconds", "launch_bound"]
+    columns = ["cell", "runs", "steps", "flops", "seconds", "gpu_seconds", "launch_bound", "measured"]
+    assert list(frame.columns) == columns
     assert frame.runs.tolist() == [2, 1]
     assert frame.steps.tolist() == [12, 12]
     assert frame.seconds.tolist() == [12, 24]
@@ -83,6 +84,30 @@ def test_runs_that_cost_the_same_are_timed_once(tiny: TrainConfig, timed: list[T
     assert [(cell.runs, cell.seconds) for cell in result.cells] == [(2, 12), (1, 12), (1, 120)]
     estimate_sweep([*same, layers(tiny, 1, batch_size=5), layers(tiny, 2)], progress=False)
     assert len(timed) == 1 + 3
+
+
+def test_without_time_left_the_rest_is_computed_from_one_cell_per_family_and_width(
+    tiny: TrainConfig, timed: list[TrainConfig]
+) -> None:
+    wide = replace(layers(tiny, 1), model=replace(layers(tiny, 1).model, d_model=16, d_mlp=64))
+    configs = [layers(tiny, 4), layers(tiny, 1), layers(tiny, 2), wide]
+    result = estimate_sweep(configs, seconds_budget=0.0, progress=False)
+    assert timed == [layers(tiny, 1), wide]  # the shallowest, which is quick to build
+    assert [cell.measured for cell in result.cells] == [False, True, False, True]
+    work = [step_work(config) for config in configs]
+    assert result.cells[0].seconds == pytest.approx(12 * work[0] / work[1])
+    assert "measured for 2 of 4 cells" in str(result)
+    assert "computed from their FLOPs" in str(result)
+    everything = estimate_sweep(configs, progress=False)
+    assert all(cell.measured for cell in everything.cells)
+    assert "computed from their FLOPs" not in str(everything)
+
+
+def test_every_cell_has_a_line_with_its_times() -> None:
+    cells = (CellEstimate("mod10/ape-2L", 3, 1500, 1e15, 1200.0, 240.0, True),)
+    head, line = Estimate(cells, 2, 2400.0, "a100", 2.0).table()
+    assert head.split() == ["cell", "runs", "steps", "here", "a100"]
+    assert line.split() == ["mod10/ape-2L", "3", "1500", "20", "min", "4", "min"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Scores: against counters whose answers are known, and on data files."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from models.config import RNNConfig, TransformerConfig
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
+from training import datafile
 from training.datafile import evaluate_file
 from training.evaluate import evaluate
 from training.tasks import Task, make_task
@@ -136,13 +138,40 @@ def test_rows_may_be_as_long_as_the_counter_can_take_them(tmp_path: Path) -> Non
         (json.dumps([["a"] * 129, ["1"] * 129]), "line 1: 129 tokens are more than the counter's max_position=128"),
         ('[["a"], ["-1"]]', "nothing to score"),
         ("", "is empty"),
+        ('\n\n[["a"], [1]]', "line 3: expected"),
+        ('[["a"], ["1"], ["2"]]', "line 1: expected"),
+        ("[" * 100_000, "line 1: expected"),
+        ("[[1], [2]]", "line 1: expected"),
+        ("null", "line 1: expected"),
+        ("\n" * 100_001, "100,001 lines, more than 100,000"),
     ],
+    ids=lambda value: value[:30],
 )
 def test_a_bad_data_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     task = make_task("mod10")
     (tmp_path / "rows.jsonl").write_text(text)
     with pytest.raises(CountLensError, match=message):
         evaluate_file(Oracle(task), task, "shifted", tmp_path / "rows.jsonl")
+
+
+def test_rows_that_would_take_too_much_memory_together_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make_task("mod10")
+    data = write(tmp_path / "rows.jsonl", *[[["a"], ["1"]]] * 9, [["a"] * 8, ["1"] * 8])
+    monkeypatch.setattr(datafile, "MAX_TOKENS", 80)
+    assert evaluate_file(Oracle(task), task, "shifted", data).lines == 10
+    monkeypatch.setattr(datafile, "MAX_TOKENS", 79)
+    with pytest.raises(CountLensError, match="10 rows of up to 8 tokens, more than 79 in all: split it"):
+        evaluate_file(Oracle(task), task, "shifted", data)
+
+
+def test_pipes_and_devices_are_no_data_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    task = make_task("mod10")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(CountLensError, match="no regular file"):
+            evaluate_file(Oracle(task), task, "shifted", path)
 
 
 def test_a_missing_data_file_is_said_to_be_missing(tmp_path: Path) -> None:

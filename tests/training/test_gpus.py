@@ -43,7 +43,8 @@ class Kernels(TorchDispatchMode):
 @pytest.mark.parametrize("family", ["transformer", "s4", "mamba", "rwkv6"])  # rnn and lstm are other kernels on a GPU
 def test_launches_are_about_what_pytorch_dispatches(tmp_path: Path, family: str, n_layers: int) -> None:
     width = 256 if family == "mamba" else 16  # so wide that the scan has to go by chunks
-    config = resolve(TrainConfig(model=ModelOptions(family=family, n_layers=n_layers, d_model=width)))
+    model = ModelOptions(family=family, n_layers=n_layers, d_model=width)
+    config = resolve(TrainConfig(data=TaskOptions(train_length=10, ood_length=20), model=model))
     trainer = Trainer(RunFolder.create(tmp_path / "run", config))
     trainer.independent_rows = True
     trainer.advance()
@@ -63,9 +64,11 @@ def test_every_family_has_its_launches_and_every_gpu_sound_numbers() -> None:
 def test_a_step_takes_the_longer_of_arithmetic_and_launches() -> None:
     assert CARD.seconds(UTILISATION * 1e12, 1) == pytest.approx(1)
     assert CARD.seconds(1.0, 100) == pytest.approx(100 * LAUNCH_SECONDS)
-    assert CARD.seconds(UTILISATION * 1e12, 1, bf16=True) == pytest.approx(0.1)
-    old = replace(CARD, bf16_tflops=None)
-    assert old.seconds(UTILISATION * 1e12, 1, bf16=True) == pytest.approx(1)
+    assert CARD.seconds(UTILISATION * 1e12, 1, "bf16") == pytest.approx(0.1)
+    assert CARD.seconds(UTILISATION * 1e12, 1, "fp16") == pytest.approx(0.1)
+    old = replace(CARD, bf16_tflops=None, fp16_tflops=5.0)
+    assert old.seconds(UTILISATION * 1e12, 1, "bf16") == pytest.approx(1)
+    assert old.seconds(UTILISATION * 1e12, 1, "fp16") == pytest.approx(0.2)
 
 
 def test_small_counters_wait_for_launches_and_wide_ones_for_arithmetic() -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from models.errors import CountLensError
+from training.config import architecture_name
 from training.grid import expand, read_grid
+from training.paper import PAPER_POLICY, Experiment, paper_cells
 from training.presets import resolve, run_name
 
 
@@ -97,8 +99,29 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
         ({"task": []}, r"cell 2: task = \[\] gives no run"),
         ({"seeds": 0}, "gives no run"),
-        ({"seeds": ["a"]}, "seed 'a'"),
+        ({"seeds": ["a"]}, "seed = 'a': must be int"),
         ({"preset": "smal"}, "unknown preset"),
+        ({"preset": [["small"]]}, r"preset = \['small'\]: must be str"),
+        ({"lr": float("nan")}, "lr = nan: must be at least 0 and at most 100"),
+        ({"lr": float("inf")}, "lr = inf: must be at least 0 and at most 100"),
+        ({"beta2": 2}, "beta2 = 2: must be above 0 and below 1"),
+        ({"eval_rows": -1}, "eval_rows = -1: must be at least 1"),
+        ({"threads": 0}, "threads = 0: must be at least 1"),
+        ({"snapshots": 10**12}, "snapshots = 1000000000000: must be at least 0 and at most 1,000"),
+        ({"n_layers": 10**9}, "n_layers = 1000000000: must be at least 1 and at most 256"),
+        ({"n_layers": [[1]]}, r"n_layers = \[1\]: must be int"),
+        ({"lengths": [["a", "b"]]}, "train_length = 'a': must be int"),
+        ({"task": "mod99999999999"}, "base=99999999999: must be at least 2 and at most 10,000"),
+        ({"task": 10}, "task = 10: must be str"),
+        ({"architecture": 10}, "unknown architecture 10: All: nope"),
+        ({"architecture": {"name": "ape"}}, "unknown architecture {'name': 'ape'}"),
+        ({"seeds": 10**9}, "seeds = 1000000000: must be at most 5,000"),
+        ({"seeds": -3}, "gives no run"),
+        ({"seeds": [-1]}, "seed = -1: must be at least 0"),
+        ({"seeds": [2**32]}, "seed = 4294967296: must be at least 0"),
+        ({"seeds": 100, "lr": [0.1] * 100}, "more than 5,000 runs: make several smaller ones"),
+        ({"device": "tpu"}, "device = 'tpu': must be 'auto' or 'cpu' or 'cuda' or 'mps'"),
+        ({"a\x1bkey": 1}, r"unknown key 'a\\x1bkey'"),
     ],
 )
 def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
@@ -108,16 +131,66 @@ def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("task = 3 =", "no TOML file"), ("seeds = 3", "has no cells"), ("cells = [1]", "has no cells")],
+    [
+        ("task = 3 =", "no TOML file"),
+        ("seeds = 3", "has no cells"),
+        ("cells = [1]", "has no cells"),
+        ("cells = " + "[" * 100_000, "no TOML file"),
+        ("cells = " + "{a=" * 50_000, "no TOML file"),
+        ("seeds = " + "9" * 5000, "no TOML file"),
+        ("[[cells]]\nlr = nan", "lr = nan: must be at least 0"),
+        ("[[cells]]\ntask = 2020-01-01", "must be str"),
+        ("#" * (2**18 + 1), "has 262145 bytes, more than the 262144"),
+        ("a" + ".a" * 30_000 + " = 1", "a line has more than 1000 dots"),
+    ],
+    ids=lambda value: value[:30],
 )
 def test_a_file_that_is_no_grid_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         read_grid(grid(tmp_path, text))
 
 
+def test_a_device_is_refused_at_once() -> None:
+    with pytest.raises(CountLensError, match="no regular file"):
+        read_grid(Path("/dev/zero"))
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CountLensError, match="cannot read"):
         read_grid(tmp_path / "none.toml")
+
+
+def test_the_papers_grid_has_every_cell_of_its_tables_with_five_seeds_and_nothing_else() -> None:
+    runs = read_grid(Path(__file__).parents[2] / "checkpoints" / "paper.toml")
+    seeds: dict[tuple[Experiment, int | None, int | None], list[int]] = {}
+    for run in runs:
+        data, model = run.config.data, run.config.model
+        assert (run.config.preset, data.policy) == ("paper", PAPER_POLICY)
+        experiment = Experiment(
+            data.task,
+            data.bos,
+            architecture_name(model),
+            model.n_layers,
+            model.causal,
+            data.train_length,
+            data.ood_length,
+        )
+        seeds.setdefault((experiment, model.d_model, model.n_heads), []).append(run.config.seed)
+    assert all(of_cell == [1234, 12, 123, 42, 319] for of_cell in seeds.values())
+    answers = [[cell.is_about(*trained) for trained in seeds] for cell in paper_cells()]
+    assert [cell for cell, row in zip(paper_cells(), answers, strict=True) if not any(row)] == []
+    assert all(any(column) for column in zip(*answers, strict=True))
+
+
+def test_seeds_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand seeds are resolved once."""
+    calls: list[object] = []
+    monkeypatch.setattr("training.grid.resolve", lambda config: calls.append(config) or resolve(config))
+    runs = expand([{"task": "mod10", "architecture": ["nope", "ape"], "seeds": 500}])
+    assert len(runs) == len({run.name for run in runs}) == 1000
+    assert len(calls) == 2
+    assert {run.config.seed for run in runs} == set(range(500))
+    assert all(run.name.endswith(f"/seed{run.config.seed}") for run in runs)
 
 
 def test_every_run_keeps_its_name_when_it_is_resolved() -> None:

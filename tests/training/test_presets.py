@@ -1,12 +1,13 @@
 """Presets, names and the optimiser's schedule."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from models.errors import CountLensError
 from models.families import FAMILIES
-from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
+from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
 from training.loop import lr_factor
 from training.presets import model_config, preset_recipe, resolve, run_name
 from training.tasks import TASKS
@@ -44,6 +45,26 @@ def test_the_paper_preset_has_each_familys_own_settings() -> None:
     s4, rwkv6 = (resolve(config(preset="paper", family=family)) for family in ("s4", "rwkv6"))
     assert (s4.optimiser.lr, s4.model.dropout, s4.model.embed_std, s4.model.d_model) == (1e-2, 0.1, 1.0, 128)
     assert (rwkv6.optimiser.lr, rwkv6.optimiser.beta2, rwkv6.model.dropout) == (1e-4, 0.99, 0.1)
+
+
+def test_the_papers_rnn_is_1024_wide_and_without_dropout() -> None:
+    rnn, lstm = (resolve(config("selective", "paper", family=family)) for family in ("rnn", "lstm"))
+    assert (rnn.model.d_model, lstm.model.d_model) == (1024, 128)
+    for resolved in (rnn, lstm):
+        assert (resolved.optimiser.lr, resolved.optimiser.warmup_steps, resolved.model.dropout) == (1e-3, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        *(("mod10", 312_500), ("shifted_start", 312_500), ("first_tok_homogeneous", 312_500)),
+        *(("selective", 625_000), ("selective_mod4", 625_000), ("vanilla_succession", 625_000)),
+        *(("helper", 625_000), ("helper_shifted", 625_000)),
+    ],
+)
+def test_the_paper_preset_trains_as_long_as_the_paper(task: str, steps: int) -> None:
+    resolved = resolve(config(task, "paper"))
+    assert (resolved.optimiser.steps, resolved.record.eval_every) == (steps, 30_000)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +133,17 @@ def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
         (config(position="rop"), "unknown positional scheme"),
         (config(task="mod_10"), "unknown task"),
         (config(d_model=30), "not divisible by n_heads"),
+        (config(family="lstm", n_layers=1, dropout=0.1), "dropout=0.1 would do nothing"),
         (TrainConfig(data=TaskOptions(max_position=64)), "rows of up to 100 tokens, more than max_position=64"),
         (TrainConfig(data=TaskOptions(policy="shift")), "unknown position policy 'shift': did you mean shifted"),
         (TrainConfig(optimiser=OptimiserOptions(steps=0)), "steps=0: must be at least 1"),
+        (TrainConfig(optimiser=OptimiserOptions(lr=math.nan)), "lr=nan: must be at least 0 and at most 100"),
+        (TrainConfig(optimiser=OptimiserOptions(beta2=2.0)), r"beta2=2\.0: must be above 0 and below 1"),
+        (TrainConfig(record=RecordOptions(eval_rows=-1)), "eval_rows=-1: must be at least 1"),
+        (TrainConfig(record=RecordOptions(snapshots=10**12)), "snapshots=1000000000000: must be at least 0"),
+        (TrainConfig(hardware=DeviceOptions(threads=0)), "threads=0: must be at least 1"),
+        (TrainConfig(seed=-1), "seed=-1: must be at least 0"),
+        (TrainConfig(data=TaskOptions(task="mod99999999999")), "base=99999999999: must be at least 2"),
     ],
 )
 def test_configs_that_cannot_be_trained_are_refused_before_anything_is_written(

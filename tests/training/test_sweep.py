@@ -18,7 +18,7 @@ from training.config import TrainConfig
 from training.grid import expand
 from training.manifest import Manifest, status_of
 from training.run import RunFolder
-from training.sweep import EngineOptions, sweep, train_run
+from training.sweep import EngineOptions, Outcome, sweep, train_run
 
 TINY = {
     "task": "mod10",
@@ -34,7 +34,7 @@ from pathlib import Path
 from training.manifest import Manifest
 from training.sweep import EngineOptions, sweep
 if __name__ == "__main__":
-    for event in sweep(Manifest.read(Path(sys.argv[1])), options=EngineOptions(workers=2)):
+    for event in sweep(Manifest.read(Path(sys.argv[1])), options=EngineOptions(workers=int(sys.argv[2]))):
         if event is not None:
             print(event.kind, event.run.name, flush=True)
 """
@@ -60,11 +60,11 @@ def weights(manifest: Manifest) -> dict[str, bytes]:
     return found
 
 
-def start_driver(manifest: Manifest) -> subprocess.Popen[str]:
+def start_driver(manifest: Manifest, workers: int = 2) -> subprocess.Popen[str]:
     script = manifest.path.parent / "driver.py"
     script.write_text(DRIVER)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(script), str(manifest.path)]
+    command = [sys.executable, str(script), str(manifest.path), str(workers)]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
@@ -87,6 +87,24 @@ def wait_for(condition: object, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+@needs_proc
+def test_workers_end_with_a_killed_driver_and_leave_what_is_done(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, steps=[5, 1_000_000])
+    short, endless = manifest.runs
+    driver = start_driver(manifest, workers=1)
+    list(lines_until(driver, "finished"))
+    wait_for(lambda: status_of(manifest.folder(endless), endless.config).step > 0)
+    (worker,) = (pid for pid in children(driver.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not _alive(worker))
+    assert manifest.folder(short).finished
+    assert manifest.unfinished() == [endless]
+    with manifest.folder(endless).locked():
+        assert manifest.folder(endless).load_state().step > 0
+
+
+@pytest.mark.slow
 @needs_proc
 def test_a_killed_driver_and_a_killed_worker_change_nothing(tmp_path: Path) -> None:
     """SIGKILL of the driver, then of a worker: every run ends with the weights of an undisturbed sweep."""
@@ -166,11 +184,12 @@ def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypat
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(loop, "loss_of", explode)
-    assert train_run(manifest.folder(run).path, run.config) == "failed"
+    outcome = train_run(manifest.folder(run).path, run.config)
+    assert (outcome.kind, (outcome.error or "").splitlines()[-1]) == ("failed", "ZeroDivisionError: planted")
     assert status_of(manifest.folder(run), run.config).error == "ZeroDivisionError: planted"
     assert "in explode" in (manifest.folder(run).failure or "")
     monkeypatch.undo()
-    assert train_run(manifest.folder(run).path, run.config) == "finished"
+    assert train_run(manifest.folder(run).path, run.config) == Outcome("finished")
     assert status_of(manifest.folder(run), run.config).state == "finished"
 
 
@@ -179,7 +198,7 @@ def test_a_worker_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, steps=[1_000_000, 5])
     endless, short = manifest.runs
     events = []
-    for event in sweep(manifest, options=EngineOptions(workers=2, retries=1)):
+    for event in sweep(manifest, options=EngineOptions(workers=1, retries=1)):
         events += [(event.kind, event.run.name)] if event else []
         for pid in children(os.getpid()):
             if _holds(pid, manifest.folder(endless).path / ".lock"):
@@ -219,6 +238,31 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     manifest.path.write_text('{"name": 3}\n')
     with pytest.raises(CountLensError, match="line 1 is no run of a sweep"):
         Manifest.read(manifest.path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"name": "a/seed0", "config": {"seed": -1}}', r"line 1 is no run.*seed = -1: must be at least 0"),
+        ('{"name": "a/seed0", "config": {"optimiser": {"lr": NaN}}}', "line 1 is no run of a sweep"),
+        ('{"name": 3, "config": {}}', "name = 3: must be str"),
+        ('{"name": "a\\u0000b", "config": {}}', "is no name of a run"),
+        ('{"name": "a", "config": {}, "colour": 1}', "a line has no setting colour"),
+        ("[" * 100_000, "line 1 is no run of a sweep"),
+        ("3", "a line must be an object with named values, not 3"),
+        ("{}\n" * 5001, "5,001 runs, more than 5,000"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_manifest_with_a_bad_line_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "zoo.jsonl").write_text(line)
+    with pytest.raises(CountLensError, match=message):
+        Manifest.read(tmp_path / "zoo.jsonl")
+
+
+def test_a_device_is_no_manifest() -> None:
+    with pytest.raises(CountLensError, match="no regular file"):
+        Manifest.read(Path("/dev/zero"))
 
 
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:

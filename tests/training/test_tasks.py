@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import CountLensError
-from training.tasks import BOS, NOT_SCORED, PAD, TASKS, Task, make_task, task_settings
+from models.info import CheckpointInfo
+from training.tasks import BOS, NOT_SCORED, PAD, TASKS, Task, make_task, task_of_checkpoint, task_settings
 from training.tasks.compositions import sample_compositions
 
 PAPER_DATA = Path(__file__).parents[1] / "paper_data"
@@ -216,7 +217,7 @@ def test_drawn_rows_have_the_law_of_the_papers_file(file: str, n_kinds: int, gen
     for extreme in (torch.amin, torch.amax):
         assert distance(extreme(ours, 1), extreme(theirs, 1)) < 2
     if bos:
-        plain = sample_compositions(ours.sum(1), 10, 10, generator)
+        plain = sample_compositions(ours.sum(1), 10, 10, generator, 50)
         assert distance(plain.amin(1), theirs.amin(1)) > 4
         fixed_length = torch.full_like(ours.sum(1), 50)
         assert distance(fixed_length, theirs.sum(1)) > 4
@@ -226,10 +227,10 @@ def test_reweighted_rows_have_the_law_of_rejection(generator: torch.Generator) -
     """Small case, against drawing and rejecting: smallest parts and all compositions."""
     keep = (0.05, 0.5, 1.0)
     totals = torch.full((200_000,), 9)
-    plain = sample_compositions(totals, 3, 6, generator)
+    plain = sample_compositions(totals, 3, 6, generator, 9)
     accepted = torch.rand(len(plain), generator=generator) < torch.tensor(keep)[plain.amin(1).clamp(max=2)]
     theirs = Tally(map(tuple, plain[accepted].tolist()))
-    ours = Tally(map(tuple, sample_compositions(totals[: int(accepted.sum())], 3, 6, generator, keep).tolist()))
+    ours = Tally(map(tuple, sample_compositions(totals[: int(accepted.sum())], 3, 6, generator, 9, keep).tolist()))
     assert set(ours) == set(theirs)
     n = int(accepted.sum())
     chi_squared = sum((ours[parts] - theirs[parts]) ** 2 / (ours[parts] + theirs[parts]) for parts in ours)
@@ -279,7 +280,7 @@ def test_training_mixes_auxiliary_rows_half_and_half(generator: torch.Generator)
 
 def test_compositions_are_uniform(generator: torch.Generator) -> None:
     """Chi-squared over all compositions of 6 into 4 parts of at most 3, against an enumeration."""
-    drawn = sample_compositions(torch.full((40_000,), 6), 4, 3, generator)
+    drawn = sample_compositions(torch.full((40_000,), 6), 4, 3, generator, largest_total=6)
     counts = Tally(map(tuple, drawn.tolist()))
     possible = [parts for parts in product(range(4), repeat=4) if sum(parts) == 6]
     assert set(counts) == set(possible)
@@ -337,11 +338,28 @@ def test_counts_without_a_number_word_are_not_scored() -> None:
         ("mod10", {"train_length": 0}, "train_length=0: must be at least 1"),
         ("selective", {"ood_length": 200}, "10 kinds of at most 10 tokens cannot fill rows of 199"),
         ("mod10", {"kinds": 3}, "mod10 has no setting kinds"),
+        ("mod10", {"bos": 1}, "bos=1: must be bool"),
+        ("mod10", {"train_length": "x"}, "train_length='x': must be int"),
+        ("mod10", {"ood_length": 10**9}, "ood_length=1000000000: must be at least 1 and at most 65,536"),
+        ("mod" + "9" * 19, {}, "must be at least 2 and at most 10,000"),
+        ("mod" + "9" * 5000, {}, "unknown task"),
+        ("selective_mod0", {}, "base=0: must be at least 2"),
+        ("selective", {"n_kinds": 0}, "n_kinds=0: must be at least 1"),
+        ("selective", {"max_count": 10**4, "ood_length": 10**4}, "need a table of 1,000,000,000 numbers"),
+        ("first_tok_heterogeneous", {"ood_length": 10**4}, "need a table of 1,000,000,000 numbers"),
     ],
 )
 def test_tasks_that_cannot_be_are_refused(name: str, settings: dict[str, object], message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         make_task(name, **settings)
+
+
+def test_a_checkpoint_with_a_task_of_another_vocabulary_is_refused() -> None:
+    settings = task_settings(make_task("mod10"))
+    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 103}, task=settings)) == make_task("mod10")
+    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 103})) is None
+    with pytest.raises(CountLensError, match="mod10 has 103 tokens, but its model has d_vocab=5"):
+        task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 5}, task=settings))
 
 
 def test_tokens_outside_the_vocabulary_are_refused_with_the_near_ones() -> None:

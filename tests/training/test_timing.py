@@ -10,11 +10,11 @@ import torch
 
 from training import timing
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
-from training.flops import evaluations
+from training.flops import evaluation_flops, evaluations, step_flops
 from training.loop import train
 from training.presets import resolve
 from training.run import RunFolder
-from training.timing import Timing, time_run
+from training.timing import Timing, extrapolate, step_work, time_run
 
 
 def selective(**model: Any) -> TrainConfig:
@@ -22,7 +22,7 @@ def selective(**model: Any) -> TrainConfig:
     return resolve(
         TrainConfig(
             data=TaskOptions(task="selective", train_length=20, ood_length=30),
-            model=ModelOptions(n_layers=1, d_model=8, **model),
+            model=ModelOptions(**{"n_layers": 1, "d_model": 8} | model),
             optimiser=OptimiserOptions(batch_size=8),
         )
     )
@@ -45,7 +45,7 @@ def test_timing_takes_real_steps_and_leaves_nothing(
     tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dropout = {} if family == "transformer" else {"dropout": 0.5}
+    dropout = {} if family == "transformer" else {"dropout": 0.5, "n_layers": 2}
     measured = time_run(selective(family=family, **dropout), seconds_budget=0.1)
     assert measured.step > 0
     assert measured.evaluation > 0
@@ -115,11 +115,36 @@ def test_equal_rows_which_are_computed_once_are_not_multiplied(monkeypatch: pyte
     measured = time_run(config)
     assert measured.step == 1
     assert measured.evaluation == 2
-    with_dropout = replace(config, model=ModelOptions(family="lstm", n_layers=1, d_model=8, dropout=0.5))
+    with_dropout = replace(config, model=ModelOptions(family="lstm", n_layers=2, d_model=8, dropout=0.5))
     assert time_run(resolve(with_dropout)).step == 8
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_sweep_for_a_gpu_can_be_planned_without_one() -> None:
+def test_what_was_not_timed_takes_as_much_longer_as_it_has_more_work() -> None:
+    timed, deeper = selective(), selective(n_layers=3)
+    seconds = Timing(step=1.0, evaluation=10.0, final=100.0)
+    assert extrapolate(seconds, timed, timed) == seconds
+    longer = extrapolate(seconds, timed, deeper)
+    assert longer.step == pytest.approx(step_flops(deeper) / step_flops(timed))
+    assert 2 < longer.step < 3  # the head is there once
+    assert longer.evaluation == pytest.approx(10 * longer.final / 100)
+    assert longer.evaluation == pytest.approx(10 * evaluation_flops(deeper, 256) / evaluation_flops(timed, 256))
+    wider_batch = replace(timed, optimiser=replace(timed.optimiser, batch_size=24))
+    assert extrapolate(seconds, timed, wider_batch).step == pytest.approx(3)
+
+
+def test_equal_rows_are_work_only_once() -> None:
+    data = TaskOptions(task="mod10", train_length=20, ood_length=21)
+    nope, ape = (
+        resolve(TrainConfig(data=data, model=ModelOptions(position=position, n_layers=1, d_model=8)))
+        for position in ("nope", "ape")
+    )
+    assert step_flops(nope) == step_flops(ape)
+    assert step_work(nope) < 0.5 * step_work(ape)
+
+
+def test_a_sweep_for_a_gpu_can_be_planned_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     config = replace(selective(), hardware=DeviceOptions(device="cuda", bf16=True, compile=True))
-    assert time_run(config, seconds_budget=0.1).step > 0
+    measured = time_run(config, seconds_budget=0.1)
+    assert measured.step > 0
+    assert extrapolate(measured, config, config).step == pytest.approx(measured.step)

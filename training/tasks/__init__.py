@@ -4,7 +4,9 @@ import re
 from dataclasses import fields
 from typing import Any
 
+from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
+from models.info import CheckpointInfo
 from training.tasks.base import ListedTask, Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular
@@ -39,6 +41,7 @@ __all__ = [
     "check_sound",
     "lengthened",
     "make_task",
+    "task_of_checkpoint",
     "task_settings",
 ]
 
@@ -50,7 +53,7 @@ def make_task(name: str, **settings: Any) -> Task:
     ['7', '1']
     """
     settings = {key: value for key, value in settings.items() if value is not None}
-    based = re.fullmatch(r"(.*mod)(\d+)", name)
+    based = re.fullmatch(r"(.*mod)([0-9]{1,20})", name)
     if name in TASKS:
         cls = TASKS[name]
     elif based and based[1] in BASED:
@@ -58,11 +61,20 @@ def make_task(name: str, **settings: Any) -> Task:
         settings["base"] = int(based[2])
     else:
         raise unknown("task", name, TASKS)
-    allowed = {field.name for field in fields(cls)}
-    extra = set(settings) - allowed
-    if extra:
-        raise CountLensError(f"{name} has no setting {', '.join(sorted(extra))}: it has {', '.join(sorted(allowed))}")
-    return cls(**settings)
+    return build(cls, settings, name, IN_PYTHON)
+
+
+def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
+    """The task that a checkpoint was trained on; None where it does not say so."""
+    if info.task is None:
+        return None
+    task = make_task(**info.task)
+    if task.vocab.size != info.model["d_vocab"]:
+        raise CountLensError(
+            f"the checkpoint's task {task.name} has {task.vocab.size} tokens, but its model has "
+            f"d_vocab={info.model['d_vocab']}: they do not belong together"
+        )
+    return task
 
 
 def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> Task:

@@ -15,13 +15,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from models.border import check_fields
 from models.errors import CountLensError
+from models.ranges import Length
 from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
 
 Split = Literal["train", "ind", "ood", "aux"]
 TokenIds = Int[Tensor, "batch pos"]
 LabelIds = Int[Tensor, "batch pos"]
 Lengths = Int[Tensor, "batch"]
+
+LONGEST_LISTED = 3000  # counted tokens; a list of all rows grows with the square of this
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,10 @@ class Rows:
 class Task(ABC):
     """A form of counting. Fields are its parameters; the paper's values are the defaults."""
 
-    train_length: int = 50  # counted tokens of the longest training row
-    ood_length: int = 100  # how far extrapolation goes
+    train_length: Length = 50  # counted tokens of the longest training row
+    ood_length: Length = 100  # how far extrapolation goes
     bos: bool = False  # a token of its own stands first and is not scored
-    largest: int | None = None  # largest number word in the vocabulary (as far as the task counts)
+    largest: Length | None = None  # largest number word in the vocabulary (as far as the task counts)
 
     summary: ClassVar[str] = ""
     takes_bos: ClassVar[bool] = False
@@ -49,8 +53,7 @@ class Task(ABC):
     rows_repeat: ClassVar[bool] = False  # few different rows exist, so that they can be listed
 
     def __post_init__(self) -> None:
-        if self.train_length < 1:
-            raise CountLensError(f"train_length={self.train_length}: must be at least 1")
+        check_fields(self)
         if self.ood_lengths[0] > self.ood_lengths[1]:
             raise CountLensError(
                 f"ood_length={self.ood_length} leaves no row beyond train_length={self.train_length}: make it longer"
@@ -178,6 +181,11 @@ class ListedTask(Task):
     """A task with so few different rows that they can be listed: its tokens are all equal, or nearly so."""
 
     rows_repeat: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ood_length > LONGEST_LISTED:
+            raise CountLensError(f"ood_length={self.ood_length}: rows of {self.name} are listed up to {LONGEST_LISTED}")
 
     @abstractmethod
     def _main_rows(self, split: Split) -> list[list[str]]:

@@ -17,17 +17,19 @@ def sample_compositions(
     n_parts: int,
     largest: int,
     generator: torch.Generator,
+    largest_total: int,
     acceptance: Acceptance = KEEP_ALL,
 ) -> Int[Tensor, "batch n_parts"]:
     """For each total, n_parts numbers of 0..largest that sum to it, all such lists being equally likely.
 
+    No total is above `largest_total`: reading that off the totals would make the host wait for a GPU at every batch.
     `acceptance` must rise; a list whose smallest part is m is then acceptance[m] times as likely as before.
     The paper draws by stars and bars and rejects lists with too large a part, or by their smallest part. Drawing
     part by part, each from its exact distribution given what is left, gives the same law and rejects nothing. The
     smallest part needs one more draw: acceptance[m] is a sum of steps, one for each floor up to m, so a floor is
     drawn first, and then a list all of whose parts reach it.
     """
-    most = min(1 << int(totals.max()).bit_length(), n_parts * largest)  # a power of two, so that few tables are made
+    most = min(1 << largest_total.bit_length(), n_parts * largest)  # a power of two, so that few tables are made
     floors, cumulative = (table.to(generator.device) for table in _distributions(n_parts, largest, most, acceptance))
     u = torch.rand(len(totals), 1, generator=generator, device=generator.device)
     floor = (u >= floors[totals]).sum(1)

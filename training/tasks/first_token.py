@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from models.ranges import Kinds, Length
 from training.tasks.base import LabelIds, ListedTask, Split, Task, TokenIds
 from training.tasks.compositions import sample_compositions
-from training.tasks.selective import shuffle_kinds
+from training.tasks.selective import check_table, shuffle_kinds
 from training.tasks.vocabulary import PAD, Vocabulary
 
 FIRST, OTHER = "T", "F"
@@ -20,8 +21,8 @@ FIRST, OTHER = "T", "F"
 class _FirstToken(Task):
     """Whether this is the first token; scored at the first token only."""
 
-    train_length: int = 50
-    ood_length: int = 128
+    train_length: Length = 50
+    ood_length: Length = 128
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
@@ -74,9 +75,13 @@ class FirstTokenHeterogeneous(_FirstToken):
     ['T', 'F', 'F']
     """
 
-    n_kinds: int = 10  # kinds of tokens, written 0, 1, ...
+    n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
 
     summary: ClassVar[str] = "is this the first token? ten kinds of tokens, shuffled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_table(self.n_kinds, self.ood_length, self.ood_length)
 
     @property
     def name(self) -> str:
@@ -91,5 +96,5 @@ class FirstTokenHeterogeneous(_FirstToken):
 
     def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
         lengths = torch.full((batch,), counted, device=generator.device)
-        counts = sample_compositions(lengths, self.n_kinds, counted, generator)
+        counts = sample_compositions(lengths, self.n_kinds, counted, generator, counted)
         return shuffle_kinds(counts, counted, self._pad, generator)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from models.errors import CountLensError
+from models.ranges import Base
 from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
 from training.tasks.vocabulary import BOS, PAD, Vocabulary, number_vocabulary
 
@@ -19,15 +19,10 @@ class Modular(ListedTask):
     ['-1', '1', '2']
     """
 
-    base: int = 10  # counts go 1..base, then 1 again
+    base: Base = 10  # counts go 1..base, then 1 again
 
     summary: ClassVar[str] = "count the a's from 1 to 10 and round again (any base: mod7, mod12, ...)"
     takes_bos: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base < 2:
-            raise CountLensError(f"base={self.base}: must be at least 2")
 
     @property
     def name(self) -> str:

@@ -9,8 +9,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from models.errors import CountLensError
+from models.ranges import Base, Kinds, Length
 from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
-from training.tasks.compositions import sample_compositions
+from training.tasks.compositions import KEEP_ALL, Acceptance, sample_compositions
 from training.tasks.vocabulary import PAD, Vocabulary, number_vocabulary
 
 # How likely the paper keeps a row, by how often its rarest kind occurs (train), or by how far its most frequent kind
@@ -18,6 +19,18 @@ from training.tasks.vocabulary import PAD, Vocabulary, number_vocabulary
 KEPT_TRAINING_ROWS = (0.0005, 0.015, 0.2, 0.8, 1.0)
 KEPT_OOD_ROWS = (0.01, 0.5, 0.8, 1.0)
 SHORT_ROW = 20
+
+LARGEST_TABLE = 4_000_000  # numbers in the sampler's table
+
+
+def check_table(n_kinds: int, max_count: int, ood_length: int) -> None:
+    """Refuses settings for which `sample_compositions` would make a table that takes minutes and gigabytes."""
+    size = n_kinds * max_count * ood_length
+    if size > LARGEST_TABLE:
+        raise CountLensError(
+            f"{n_kinds} kinds of at most {max_count} tokens in rows of up to {ood_length} need a table of {size:,} "
+            f"numbers, more than {LARGEST_TABLE:,}: lower ood_length"
+        )
 
 
 def shuffle_kinds(counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, generator: torch.Generator) -> TokenIds:
@@ -40,8 +53,8 @@ class Selective(Task):
     ['0', '0', '1', '2']
     """
 
-    n_kinds: int = 10  # kinds of tokens, written 0, 1, ...
-    max_count: int = 10  # how often a kind occurs at the most
+    n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
+    max_count: Length = 10  # how often a kind occurs at the most
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before"
     takes_bos: ClassVar[bool] = True
@@ -53,6 +66,7 @@ class Selective(Task):
                 f"{self.n_kinds} kinds of at most {self.max_count} tokens cannot fill rows of {self.ood_lengths[1]}: "
                 "lower ood_length or raise max_count"
             )
+        check_table(self.n_kinds, self.max_count, self.ood_length)
 
     @property
     def name(self) -> str:
@@ -91,14 +105,16 @@ class Selective(Task):
 
     def _draw_counts(self, split: Split, lengths: Lengths, generator: torch.Generator) -> Int[Tensor, "batch n_kinds"]:
         """How often each kind occurs in each row."""
-        drawn = sample_compositions(lengths, self.n_kinds, self.max_count, generator)
+        most = self.n_kinds * self.max_count
+
+        def draw(totals: Lengths, acceptance: Acceptance = KEEP_ALL) -> Int[Tensor, "batch n_kinds"]:
+            return sample_compositions(totals, self.n_kinds, self.max_count, generator, most, acceptance)
+
         if not self.balanced:
-            return drawn
+            return draw(lengths)
         if split == "ood":
-            missing = self.n_kinds * self.max_count - lengths
-            return self.max_count - sample_compositions(missing, self.n_kinds, self.max_count, generator, KEPT_OOD_ROWS)
-        balanced = sample_compositions(lengths, self.n_kinds, self.max_count, generator, KEPT_TRAINING_ROWS)
-        return torch.where((lengths > SHORT_ROW)[:, None], balanced, drawn)
+            return self.max_count - draw(most - lengths, KEPT_OOD_ROWS)
+        return torch.where((lengths > SHORT_ROW)[:, None], draw(lengths, KEPT_TRAINING_ROWS), draw(lengths))
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         same = token_ids[:, :, None] == token_ids[:, None, :]
@@ -113,18 +129,13 @@ class SelectiveModular(Selective):
     ['0', '1', '2', '3', '0', '0']
     """
 
-    train_length: int = 64
-    ood_length: int = 128
-    n_kinds: int = 4
-    max_count: int = 64
-    base: int = 4  # counts go 0..base-1, then 0 again
+    train_length: Length = 64
+    ood_length: Length = 128
+    n_kinds: Kinds = 4
+    max_count: Length = 64
+    base: Base = 4  # counts go 0..base-1, then 0 again
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before, mod 4 (any base)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base < 2:
-            raise CountLensError(f"base={self.base}: must be at least 2")
 
     @property
     def name(self) -> str:

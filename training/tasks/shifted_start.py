@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from models.errors import CountLensError
 from training.tasks.base import LabelIds, ListedTask, Split, TokenIds
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 SYMBOL, HELPER = "a", "<b>"
+MOST_PAIRED = 300  # counted tokens up to which every pair of start and length is a row of its own
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,13 @@ class ShiftedStart(ListedTask):
     summary: ClassVar[str] = "count the a's on from the number that stands first"
     start_tokens: ClassVar[int] = 1
     counts_in_words: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.from_zero is False and self.ood_length > MOST_PAIRED and not self.has_auxiliary:
+            raise CountLensError(
+                f"ood_length={self.ood_length}: pairs of start and length are listed up to {MOST_PAIRED}"
+            )
 
     @property
     def name(self) -> str:

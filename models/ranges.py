@@ -1,0 +1,26 @@
+"""The ranges of numbers that come from outside, one name per quantity: config fields and flags are annotated with them.
+
+Upper bounds are far above what a counter needs. They keep a wrong file or flag from taking all memory or all time.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]  # what numpy takes
+Length = Annotated[int, Meta(ge=1, le=2**16)]  # tokens of a row, positions, number words
+VocabularySize = Annotated[int, Meta(ge=1, le=2**17)]
+Base = Annotated[int, Meta(ge=2, le=10_000)]  # of modular counting
+Kinds = Annotated[int, Meta(ge=1, le=1000)]  # of tokens
+Layers = Annotated[int, Meta(ge=1, le=256)]
+Width = Annotated[int, Meta(ge=1, le=2**14)]  # of the residual stream, of a head
+HiddenWidth = Annotated[int, Meta(ge=1, le=2**16)]
+Heads = Annotated[int, Meta(ge=1, le=2**10)]
+StateSize = Annotated[int, Meta(ge=1, le=2**12)]
+Std = Annotated[float, Meta(ge=0, le=100)]
+Dropout = Annotated[float, Meta(ge=0, lt=1)]
+Step = Annotated[int, Meta(ge=0, le=10**9)]
+Steps = Annotated[int, Meta(ge=1, le=10**9)]
+RowCount = Annotated[int, Meta(ge=1, le=10**6)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
