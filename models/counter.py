@@ -38,6 +38,11 @@ class Counter(HookedRootModule):  # type: ignore[misc]
     has_positions: ClassVar[bool] = True  # position ids must be below cfg.max_position
     ignores_positions: ClassVar[bool] = False  # logits do not depend on position ids
 
+    @property
+    def ignores_shifts(self) -> bool:
+        """Whether logits stay the same when all position ids of a row move by one offset."""
+        return self.ignores_positions
+
     def forward(
         self,
         token_ids: TokenIds,

@@ -260,6 +260,11 @@ class Transformer(Counter):
         """Whether logits do not depend on position ids at all."""
         return self.cfg.position == "nope"
 
+    @property
+    def ignores_shifts(self) -> bool:
+        """Whether logits depend on differences of position ids at most."""
+        return self.ignores_positions or self.scheme.rotary
+
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
     ) -> Logits:

@@ -10,7 +10,7 @@ from models.counter import Counter
 from models.errors import CountLensError
 from probes.result import Result, Verdict, task_of_counter
 from probes.rows import evaluating
-from training.tasks import BOS, NOT_SCORED, PAD, Task, lengthened
+from training.tasks import BOS, NOT_SCORED, PAD, Task
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ def example_row(counter: Counter, length: int, seed: int = 0) -> str:
     most = task.ood_lengths[1]
     if not 2 <= length <= most:
         raise CountLensError(f"length={length} is outside 2..{most}, the longest row that this counter is scored on")
-    # The task whose OOD rows have exactly this length: some end before ood_length, to leave room for a start.
-    exact = lengthened(task, length - 1, length + task.ood_length - most)
-    rows = exact.sample("ood", 1, torch.Generator().manual_seed(seed))
+    rows = task.sample_length(length, 1, torch.Generator().manual_seed(seed))
     return " ".join(task.vocab.decode(rows.token_ids[0].tolist()))
 
 

@@ -71,8 +71,7 @@ def exact_moments(counter: Transformer, token_ids: Ids) -> Moments:
     for as many pairs as have it.
     """
     with torch.inference_mode():
-        stationary = counter.ignores_positions or counter.scheme.rotary
-        mean, std = (_by_difference if stationary else _by_pair)(counter, token_ids)
+        mean, std = (_by_difference if counter.ignores_shifts else _by_pair)(counter, token_ids)
     return Moments(_numpy(mean), _numpy(std))
 
 

@@ -18,6 +18,7 @@ from probes.rows import RESAMPLES, Interval, bootstrap, constant_share, draw_row
 from training.batches import Batch
 from training.evaluate import predict
 from training.paper import paper_numbers_of
+from training.policies import count_offsets
 from training.tasks import Split, Task
 
 MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
@@ -220,7 +221,7 @@ def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int
     """
     batch = draw_rows(counter, task, policy, split, SHIFT_ROWS, seed, ignore_positions=True)
     n_rows, n_pos = batch.token_ids.shape
-    room = counter.cfg.max_position - int(batch.attention_mask.sum(1).max())
+    room = int(count_offsets(batch.attention_mask.sum(1), counter.cfg.max_position).min()) - 1
     most = MAX_SHIFTS_OF_EQUAL_ROWS if task.rows_repeat else MAX_SHIFTS
     shifts = np.unique(np.linspace(0, room, min(most, room + 1)).round().astype(int))
     offsets = torch.as_tensor(shifts, device=counter.device).repeat_interleave(n_rows)

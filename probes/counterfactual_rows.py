@@ -5,9 +5,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from models.errors import CountLensError
-from probes.equal_tokens import counted_token
 from probes.result import NotApplicable
-from training.tasks import Task, lengthened
+from training.policies import count_offsets
+from training.tasks import Task
 from training.tasks.selective import Selective
 from training.tasks.shifted_start import HelperShiftedStart, HelperToken, ShiftedStart
 
@@ -27,11 +27,11 @@ def n_counted(task: Task, length: int | None) -> int:
 
 
 def n_shifts(task: Task, n_pos: int, max_position: int) -> int:
-    """How many shifts rows of so many tokens have: short ones are shifted no further than rows are in training."""
+    """How many shifts rows of so many tokens have: they are shifted no further than rows are in training."""
     if n_pos > max_position:
         raise NotApplicable(f"rows of {n_pos} tokens do not fit max_position={max_position}: give a smaller length")
-    trained = task.train_length + task.prefix
-    return max_position - max(n_pos, trained if trained <= max_position else 0) + 1
+    shortest = task.train_lengths[0] + task.prefix
+    return int(count_offsets(torch.tensor([max(n_pos, min(shortest, max_position))]), max_position))
 
 
 def last_start(task: ShiftedStart, counted: int) -> int:
@@ -43,15 +43,10 @@ def last_start(task: ShiftedStart, counted: int) -> int:
 
 def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
     """Rows of the task with so many counted tokens each, after bos or a start number."""
-    if not isinstance(task, ShiftedStart):
-        task = lengthened(task, counted, max(counted + 1, task.ood_length))
-        return task.sample("ind", batch, generator).token_ids
-    choices = last_start(task, counted) - task.first_start + 1
-    if choices < 1:
-        raise NotApplicable(f"no training row of {task.name} counts {counted} tokens: give a smaller length")
-    starts = task.first_start + torch.randint(choices, (batch, 1), generator=generator)
-    counted_id = task.vocab.id(counted_token(task))
-    return torch.cat([starts, torch.full((batch, counted), counted_id)], 1)
+    try:
+        return task.sample_length(counted, batch, generator).token_ids
+    except CountLensError as error:
+        raise NotApplicable(str(error)) from error
 
 
 def choose(allowed: Bool[Tensor, "batch choice"], generator: torch.Generator) -> Int[Tensor, "batch"]:

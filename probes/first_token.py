@@ -173,12 +173,13 @@ def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
     chooser = np.random.default_rng(seed)
     end = counter.cfg.max_position if counter.has_positions else 2 * task.longest_row
     width = min(task.train_length + task.prefix, end // 2)
-    if end - width < LEAST_SHIFTS or width <= task.prefix + NEXT:
+    n_shifts = end - width  # the last id is never used in training
+    if n_shifts < LEAST_SHIFTS or width <= task.prefix + NEXT:
         raise NotApplicable(f"max_position={end} leaves no room to shift rows of {task.prefix + NEXT + 1} tokens")
-    n_rows = min(ROWS, end - width + 1)
-    drawn = task.sample("ind", n_rows, generator)
+    n_rows = min(ROWS, n_shifts)
+    drawn = task.sample_length(task.train_length, n_rows, generator)
     token_ids, lengths = drawn.token_ids[:, :width], drawn.lengths.clamp(max=width)
-    shifts = chooser.permutation(end - width + 1)[:n_rows]
+    shifts = chooser.permutation(n_shifts)[:n_rows]
     columns = np.arange(width)
     inside = columns < lengths.cpu().numpy()[:, None]
     batch = Batch(

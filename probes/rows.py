@@ -42,7 +42,7 @@ class Interval:
 def draw_rows(
     counter: Counter, task: Task, policy: str, split: Split, rows: int, seed: int, ignore_positions: bool = False
 ) -> Batch:
-    """The rows that `training.evaluate` draws from the same seed, each different one once, with its weight.
+    """Rows of a split, drawn at random, each different one once, with the number of times that it was drawn.
 
     With `ignore_positions` rows that differ only in their position ids are one.
     """

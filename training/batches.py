@@ -1,13 +1,20 @@
-"""Task and position policy together make a batch; equal rows are kept once, with their number."""
+"""Task and position policy together make a batch; rows that a counter cannot tell apart are computed once.
+
+A causal counter's answer at a token depends only on what came before. So one long row answers for all the shorter
+ones that it begins with, each token weighted by how many of them reach it. For tasks whose rows can be listed, the
+expected loss is then a weighted sum over few rows: exact, and far cheaper than drawing rows of every length.
+"""
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.policies import get_policy
-from training.tasks import Split, Task
+from models.counter import Counter
+from training.policies import count_offsets, get_policy
+from training.tasks import NOT_SCORED, PAD, ListedTask, Rows, Split, Task
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,18 @@ class Batch:
     def rows(self, index: slice | Int[Tensor, "some"]) -> "Batch":
         """Some of the rows."""
         return Batch(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same rows on a device."""
+        return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class WeightedTokens:
+    """Rows to compute, and what each of their tokens counts in a loss or a score."""
+
+    batch: Batch
+    shares: Float[Tensor, "batch pos"]
 
 
 def draw_batch(
@@ -48,3 +67,105 @@ def merge_equal_rows(batch: Batch, ignore_positions: bool) -> Batch:
         0, group, torch.arange(len(key), device=key.device), "amin"
     )
     return replace(batch.rows(first), weights=counts.to(batch.weights.dtype))
+
+
+def draw_tokens(
+    counter: Counter,
+    task: Task,
+    policy: str,
+    split: Split,
+    size: int,
+    generator: torch.Generator,
+    independent_rows: bool = False,
+) -> WeightedTokens:
+    """At most `size` rows whose weighted tokens stand for the whole split, without bias.
+
+    Where the split's rows can be listed and are no more than `size`, they are all there and nothing is left to
+    chance. If they are more, some are drawn, each as often as its tokens count. `independent_rows` asks for plain
+    draws, as dropout needs: it treats two equal tokens differently.
+    """
+    max_position = position_range(counter, task)
+    table = None
+    if not independent_rows:
+        table = tabulate_rows(
+            task, policy, max_position, split, counter.ignores_shifts, counter.cfg.causal, generator.device
+        )
+    if table is None:
+        batch = draw_batch(task, policy, max_position, split, size, generator)
+        return WeightedTokens(batch, batch.attention_mask.float())
+    return table if len(table.shares) <= size else _draw_rows(table, size, generator)
+
+
+def position_range(counter: Counter, task: Task) -> int:
+    """Position ids are below this; a counter without positions takes rows of any length."""
+    return counter.cfg.max_position if counter.has_positions else max(counter.cfg.max_position, task.longest_row)
+
+
+@lru_cache(maxsize=64)
+def tabulate_rows(
+    task: Task,
+    policy: str,
+    max_position: int,
+    split: Split,
+    ignores_shifts: bool,
+    causal: bool,
+    device: torch.device,
+) -> WeightedTokens | None:
+    """Every row that a counter must compute to know a split's expected loss; None: there are too many to list.
+
+    Shares are the expected number of times that a random row of the split has this token at this place.
+    """
+    if not isinstance(task, ListedTask) or not (ignores_shifts or policy in ("shifted", "contiguous")):
+        return None
+    rows, probabilities = task.list_rows(split)
+    offsets = torch.ones_like(rows.lengths) if ignores_shifts else _count_offsets(policy, rows.lengths, max_position)
+    by_offset = torch.arange(int(offsets.max())) < offsets[:, None]
+    by_offset = by_offset * (probabilities / offsets)[:, None]  # [row offset]
+    hosts = _find_hosts(rows) if causal else torch.arange(len(rows.lengths))
+    inside = (torch.arange(rows.token_ids.shape[1]) < rows.lengths[:, None]).double()
+    tokens, positions, shares = [], [], []
+    for host in hosts.unique():
+        guests = hosts == host
+        share = torch.einsum("ro,rp->op", by_offset[guests], inside[guests])  # [offset pos]
+        used = share.sum(1).nonzero()[:, 0]
+        shares.append(share[used])
+        tokens.append(rows.token_ids[host].expand(len(used), -1))
+        positions.append(used[:, None] + torch.arange(share.shape[1]))
+    share, token_ids = torch.cat(shares), torch.cat(tokens)
+    present = share > 0
+    token_ids = token_ids.where(present, task.vocab.id(PAD))
+    position_ids = torch.cat(positions).clamp(max=max_position - 1)  # reached by padding only
+    batch = Batch(token_ids, position_ids, task.label(token_ids), present, torch.ones(len(share)))
+    return WeightedTokens(batch.to(device), share.float().to(device))
+
+
+def _count_offsets(policy: str, lengths: Int[Tensor, "row"], max_position: int) -> Int[Tensor, "row"]:
+    return count_offsets(lengths, max_position) if policy == "shifted" else torch.ones_like(lengths)
+
+
+def _find_hosts(rows: Rows) -> Int[Tensor, "row"]:
+    """For each row the longest row that begins with it: the row itself if there is no other."""
+    hosts = torch.full_like(rows.lengths, -1)
+    beyond = torch.arange(rows.token_ids.shape[1]) >= rows.lengths[:, None]
+    for row in rows.lengths.argsort(descending=True, stable=True).tolist():
+        if hosts[row] < 0:
+            guests = ((rows.token_ids == rows.token_ids[row]) | beyond).all(1)
+            hosts[guests & (hosts < 0)] = row
+    return hosts
+
+
+def _draw_rows(table: WeightedTokens, size: int, generator: torch.Generator) -> WeightedTokens:
+    """`size` rows of a table, spread evenly over it, each as often as its scored tokens count.
+
+    Each row then counts the same, so the expected sum of weighted tokens is that of the table, up to a factor. Rows
+    are put in random order first: a single random number then picks rows that differ from one step to the next.
+    """
+    scored = table.shares * (table.batch.label_ids != NOT_SCORED)
+    device = generator.device
+    order = torch.randperm(len(scored), generator=generator, device=device)
+    mass = scored.sum(1)
+    edges = mass[order].cumsum(0)
+    start = torch.rand((), generator=generator, device=device)
+    points = (torch.arange(size, device=device) + start) * (edges[-1] / size)
+    chosen = order[torch.searchsorted(edges, points).clamp(max=len(order) - 1)]
+    return WeightedTokens(table.batch.rows(chosen), table.shares[chosen] / mass[chosen, None])

@@ -1,6 +1,7 @@
 """Scores on data files in the paper's format: one `[[input tokens], [labels]]` a line, "-1" is not scored."""
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -24,30 +25,42 @@ _row_decoder = msgspec.json.Decoder(tuple[list[str], list[str]])
 class FileScores:
     """Accuracy on a data file in the paper's format."""
 
-    accuracy: float  # percent of scored tokens
+    accuracy: float  # percent of all labels that are not "-1"
     scored: int
     lines: int
+    extrapolation: float | None  # percent beyond the longest training position; None: the file has no such label
+    extrapolation_scored: int
 
 
 def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: int = FINAL_SEED) -> FileScores:
-    """Accuracy on a JSONL file of `[[input tokens], [labels]]`, at every label that is not "-1"."""
-    batch = _read_file(task, policy, counter.cfg.max_position, path, counter.device, seed)
-    scored = batch.label_ids != NOT_SCORED
-    if not scored.any():
+    """Accuracy on a JSONL file of `[[input tokens], [labels]]`, over all labels and at extrapolation positions."""
+    batch = _read_file(counter, task, policy, path, seed)
+    labelled = batch.label_ids != NOT_SCORED
+    if not labelled.any():
         raise CountLensError(f'{path} has nothing to score: every label is "-1"')
-    right = ((predict(counter, batch) == batch.label_ids) & scored).sum()
-    return FileScores(percent(right, scored.sum()) or 0.0, int(scored.sum()), len(scored))
+    right = predict(counter, batch) == batch.label_ids
+    beyond = task.scored("ood", batch.label_ids)
+    if task.scored_apart(batch.label_ids) is not None:  # a first-token file says so in its labels
+        labelled = task.scored("ind", batch.label_ids)
+    return FileScores(
+        accuracy=percent((right & labelled).sum(), labelled.sum()) or 0.0,
+        scored=int(labelled.sum()),
+        lines=len(labelled),
+        extrapolation=percent((right & beyond).sum(), beyond.sum()),
+        extrapolation_scored=int(beyond.sum()),
+    )
 
 
-def _read_file(task: Task, policy: str, max_position: int, path: Path, device: torch.device, seed: int) -> Batch:
+def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int) -> Batch:
+    longest = counter.cfg.max_position if counter.has_positions else math.inf
     token_rows, label_rows = [], []
     for number, line in _lines(path):
         try:
             tokens, answers = _row_decoder.decode(line)
             if len(tokens) != len(answers) or not tokens:
                 raise CountLensError(f"{len(tokens)} tokens and {len(answers)} labels")
-            if len(tokens) > max_position:
-                raise CountLensError(f"{len(tokens)} tokens are more than the counter's max_position={max_position}")
+            if len(tokens) > longest:
+                raise CountLensError(f"{len(tokens)} tokens are more than the counter's max_position={longest}")
             token_rows.append(torch.tensor(task.vocab.encode(tokens)))
             label_rows.append(torch.tensor(task.vocab.encode_labels(answers)))
         except (ValueError, RecursionError) as error:
@@ -64,12 +77,12 @@ def _read_file(task: Task, policy: str, max_position: int, path: Path, device: t
     pad = torch.nn.utils.rnn.pad_sequence
     token_ids = pad(token_rows, batch_first=True, padding_value=task.vocab.id(PAD))
     lengths = torch.tensor([len(row) for row in token_rows])
+    max_position = max(counter.cfg.max_position, token_ids.shape[1])
     generator = torch.Generator().manual_seed(seed)
     position_ids = get_policy(policy)(lengths, token_ids.shape[1], max_position, generator)
     inside = torch.arange(token_ids.shape[1]) < lengths[:, None]
     labels = pad(label_rows, batch_first=True, padding_value=NOT_SCORED)
-    batch = Batch(token_ids, position_ids, labels, inside, torch.ones(len(lengths)))
-    return replace(batch, **{name: tensor.to(device) for name, tensor in vars(batch).items()})
+    return Batch(token_ids, position_ids, labels, inside, torch.ones(len(lengths))).to(counter.device)
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

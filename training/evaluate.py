@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from models.counter import Counter
-from training.batches import Batch, draw_batch, merge_equal_rows
-from training.tasks import Split, Task, check_sound
+from training.batches import Batch, draw_tokens
+from training.tasks import Task, check_sound
 
 ROWS_AT_ONCE = 128  # rows a forward pass; more gains nothing on a CPU
 FINAL_ROWS = 1024
@@ -17,17 +17,22 @@ FINAL_SEED = 20_250_001  # a sample that no checkpoint was chosen on
 
 @dataclass(frozen=True)
 class Scores:
-    """Percent of scored tokens that are right, and by position for each split (None where nothing is scored)."""
+    """Percent of scored tokens that are right, and by position for each split (None where nothing is scored).
 
-    ind: float
-    ood: float
-    aux: float | None
+    `summary` has ind, ood and, where the task has auxiliary rows, aux; first-token tasks also say how they do at
+    all the other tokens (ind_other, ood_other).
+    """
+
+    summary: dict[str, float]
     by_position: dict[str, list[float | None]]
 
-    def summary(self) -> dict[str, float]:
-        """ind, ood and, where the task has auxiliary rows, aux."""
-        both = {"ind": self.ind, "ood": self.ood}
-        return both if self.aux is None else both | {"aux": self.aux}
+    @property
+    def ind(self) -> float:
+        return self.summary["ind"]
+
+    @property
+    def ood(self) -> float:
+        return self.summary["ood"]
 
 
 def evaluate(
@@ -37,23 +42,27 @@ def evaluate(
     rows: int = FINAL_ROWS,
     seed: int = FINAL_SEED,
 ) -> Scores:
-    """Scores on freshly drawn rows of each split; the same seed draws the same rows."""
-    max_position = counter.cfg.max_position
+    """Scores on the rows of each split: all of them where they can be listed and are no more than `rows`.
+
+    Otherwise that many are drawn; the same seed draws the same rows.
+    """
     if counter.has_positions:
-        check_sound(task, max_position)
-    else:
-        max_position = max(max_position, task.longest_row)
-    totals: dict[str, float] = {}
+        check_sound(task, counter.cfg.max_position)
+    summary: dict[str, float] = {}
     by_position: dict[str, list[float | None]] = {}
     for split in task.splits:
         generator = torch.Generator(counter.device).manual_seed(seed)
-        batch = draw_batch(task, policy, max_position, split, rows, generator)
-        if task.rows_repeat:
-            batch = merge_equal_rows(batch, counter.ignores_positions)
-        right, scored = _tally(counter, task, split, batch)
-        totals[split] = percent(right.sum(), scored.sum()) or 0.0
-        by_position[split] = [percent(r, s) for r, s in zip(right, scored, strict=True)]
-    return Scores(totals["ind"], totals["ood"], totals.get("aux"), by_position)
+        tokens = draw_tokens(counter, task, policy, split, rows, generator)
+        labels = tokens.batch.label_ids
+        right = (predict(counter, tokens.batch) == labels) * tokens.shares
+        scored = task.scored(split, labels)
+        totals, rights = (scored * tokens.shares).sum(0), (scored * right).sum(0)
+        summary[split] = percent(rights.sum(), totals.sum()) or 0.0
+        by_position[split] = [percent(r, s) for r, s in zip(rights.tolist(), totals.tolist(), strict=True)]
+        apart = task.scored_apart(labels)
+        if apart is not None:
+            summary[f"{split}_other"] = percent((apart * right).sum(), (apart * tokens.shares).sum()) or 0.0
+    return Scores(summary, by_position)
 
 
 def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
@@ -71,15 +80,6 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
     return torch.cat(predictions)
 
 
-def _tally(
-    counter: Counter, task: Task, split: Split, batch: Batch
-) -> tuple[Float[Tensor, "pos"], Float[Tensor, "pos"]]:
-    """Weighted numbers of right and of scored tokens at each position."""
-    scored = task.scored(split, batch.label_ids) * batch.weights[:, None]
-    right = (predict(counter, batch) == batch.label_ids) * scored
-    return right.sum(0), scored.sum(0)
-
-
-def percent(right: Tensor, scored: Tensor) -> float | None:
+def percent(right: Tensor | float, scored: Tensor | float) -> float | None:
     """Of the scored ones, how many are right; None where none is."""
     return None if scored == 0 else round(100 * float(right) / float(scored), 4)

@@ -15,7 +15,7 @@ from models.checkpoint import load_counter, load_tensors, save_counter, save_ten
 from models.counter import Counter
 from models.families import build_counter
 from models.info import CheckpointInfo, read_info
-from training.batches import Batch, draw_batch, merge_equal_rows
+from training.batches import WeightedTokens, draw_tokens
 from training.config import OptimiserOptions, TrainConfig
 from training.device import (
     AUTOCAST_DTYPES,
@@ -31,7 +31,7 @@ from training.metrics import MetricsWriter
 from training.presets import model_config, task_of
 from training.run import RunFolder
 from training.state import TrainState, fingerprint
-from training.tasks import NOT_SCORED, Task, task_settings
+from training.tasks import NOT_SCORED, Split, Task, task_settings
 
 EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
 SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evaluation
@@ -53,13 +53,13 @@ def final_scores(counter: Counter, config: TrainConfig) -> Scores:
     return evaluate(counter, task_of(config), config.data.policy)
 
 
-def loss_of(logits: Tensor, batch: Batch) -> Tensor:
-    """Mean cross-entropy over the scored tokens of all the sampled rows."""
+def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
+    """Mean cross-entropy over the scored tokens, each with its share."""
+    labels = tokens.batch.label_ids
     per_token = F.cross_entropy(
-        logits.flatten(0, 1).float(), batch.label_ids.flatten(), ignore_index=NOT_SCORED, reduction="none"
-    ).view_as(batch.label_ids)
-    scored = ((batch.label_ids != NOT_SCORED) * batch.weights[:, None]).sum()
-    return (per_token.sum(1) * batch.weights).sum() / scored
+        logits.flatten(0, 1).float(), labels.flatten(), ignore_index=NOT_SCORED, reduction="none"
+    ).view_as(labels)
+    return (per_token * tokens.shares).sum() / (tokens.shares * (labels != NOT_SCORED)).sum()
 
 
 def lr_factor(step: int, options: OptimiserOptions) -> float:
@@ -119,9 +119,8 @@ class Trainer:
         self.dropout = torch.Generator(self.device).manual_seed(self.config.seed + 2).get_state()
         # Halves of 16 bits cannot hold small gradients: the loss is scaled up for them.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.hardware.autocast == "fp16")
-        # On a GPU one shape is worth more; with dropout equal rows are not treated equally.
-        dropout = self.config.model.dropout or 0.0
-        self.merges_rows = self.parts.task.rows_repeat and self.device.type == "cpu" and dropout == 0
+        # Dropout treats equal tokens differently: there, every row must be a draw of its own.
+        self.independent_rows = (self.config.model.dropout or 0.0) > 0
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -173,9 +172,9 @@ class Trainer:
         assert self.best is not None  # the last step is always evaluated
         self.run.check_best(self.digests[self.run.best.name])
         best = final_scores(load_counter(self.run.best, self.device), self.config)
-        replace_scores(self.run.best, best.summary())
+        replace_scores(self.run.best, best.summary)
         last = best if self.best["step"] == self.step else final_scores(self._reload(), self.config)
-        self._save(self.run.last, last.summary())
+        self._save(self.run.last, last.summary)
         self.run.finish()
         return best
 
@@ -188,25 +187,16 @@ class Trainer:
     def advance(self) -> Tensor:
         """One optimiser step; advances `step`."""
         parts, options = self.parts, self.config.optimiser
-        batch = draw_batch(
-            parts.task,
-            self.config.data.policy,
-            parts.counter.cfg.max_position,
-            "train",
-            options.batch_size or 1,
-            parts.generator,
-        )
-        if self.merges_rows:
-            batch = merge_equal_rows(batch, parts.counter.ignores_positions)
+        tokens = self.draw("train", options.batch_size or 1)
+        batch = tokens.batch
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
         precision = self.config.hardware.autocast
         with torch.autocast(self.device.type, AUTOCAST_DTYPES[precision], enabled=precision != "fp32"):
             logits = self.step_model(batch.token_ids, batch.position_ids, mask)
-        loss = loss_of(logits, batch)
+        loss = loss_of(logits, tokens)
         parts.optimiser.zero_grad(set_to_none=True)
-        weights = batch.weights[:, None].expand(batch.label_ids.shape)
-        self.scaler.scale(loss + parts.counter.penalty(logits, weights)).backward()
+        self.scaler.scale(loss + parts.counter.penalty(logits, tokens.shares)).backward()
         self.scaler.unscale_(parts.optimiser)
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
         for group in parts.optimiser.param_groups:
@@ -215,6 +205,18 @@ class Trainer:
         self.scaler.update()
         self.step += 1
         return loss.detach()
+
+    def draw(self, split: Split, rows: int) -> WeightedTokens:
+        """Rows for one training step."""
+        return draw_tokens(
+            self.parts.counter,
+            self.parts.task,
+            self.config.data.policy,
+            split,
+            rows,
+            self.parts.generator,
+            self.independent_rows,
+        )
 
     def score(self) -> Scores:
         """Scores now, on the rows on which the best checkpoint is chosen."""
@@ -226,7 +228,7 @@ class Trainer:
 
         Of equal ones the later is kept: an LSTM that has just reached 100 often forgets how beyond position 100.
         """
-        summary = scores.summary()
+        summary = scores.summary
         lr = self.parts.optimiser.param_groups[0]["lr"]
         self.writer.write(
             {"step": self.step, "seconds": round(self.seconds, 2), "loss": loss, "lr": lr, **summary},

@@ -19,11 +19,16 @@ def contiguous(lengths: Lengths, n_pos: int, max_position: int, generator: torch
 
 
 def shifted(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
-    """One uniform offset a row, such that its last id stays below max_position."""
-    room = max_position - lengths + 1
+    """One uniform offset per row. As in the paper, the last id is used only by rows that leave no choice."""
+    room = count_offsets(lengths, max_position)
     offsets = (torch.rand(lengths.shape, generator=generator, device=generator.device) * room).long()
     ids = offsets[:, None] + torch.arange(n_pos, device=lengths.device)
     return ids.clamp(max=max_position - 1)  # reached by padding only
+
+
+def count_offsets(lengths: Lengths, max_position: int) -> Lengths:
+    """How many offsets a shifted row of each length may have: 0 to max_position - 1 - length."""
+    return (max_position - lengths).clamp(min=1)
 
 
 def randomised(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:

@@ -18,8 +18,8 @@ import torch
 from models.config import CounterConfig
 from models.errors import CountLensError
 from models.families import build_counter
-from training.batches import draw_batch, merge_equal_rows
-from training.config import TaskOptions, TrainConfig
+from training.batches import tabulate_rows
+from training.config import TrainConfig
 from training.device import choose_device, dropout_stream
 from training.evaluate import FINAL_ROWS
 from training.flops import evaluation_flops, evaluations, row_length, step_flops
@@ -149,31 +149,26 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
 
 def _batch_tokens(config: TrainConfig) -> int:
     """Tokens of a training batch as the trainer computes it."""
-    merged = (config.model.dropout or 0.0) == 0 and choose_device(config.hardware.device).type == "cpu"
-    return _tokens(config, "train", config.optimiser.batch_size or 1, merged)
+    return _tokens(config, "train", config.optimiser.batch_size or 1, (config.model.dropout or 0.0) > 0)
 
 
 def _scored_tokens(config: TrainConfig, rows: int | None) -> int:
     """Tokens of an evaluation on so many rows of each split."""
-    return sum(_tokens(config, split, rows or 1, merged=True) for split in task_of(config).splits)
+    return sum(_tokens(config, split, rows or 1, independent_rows=False) for split in task_of(config).splits)
 
 
-def _tokens(config: TrainConfig, split: Split, rows: int, merged: bool) -> int:
-    """Tokens of a batch as it is computed: equal rows once, where they are merged."""
-    if not (merged and task_of(config).rows_repeat):
-        return rows * row_length(config, split)
-    cfg = replace(model_config(config), n_layers=2, d_vocab=1)  # neither matters to positions
-    return _different_tokens(config.data, split, rows, _ignores_positions(cfg))
-
-
-@lru_cache(maxsize=4096)
-def _different_tokens(data: TaskOptions, split: Split, rows: int, ignore_positions: bool) -> int:
-    task = task_of(TrainConfig(data=data))
-    max_position = max(data.max_position or 0, task.longest_row)
-    batch = draw_batch(task, data.policy, max_position, split, rows, torch.Generator().manual_seed(0))
-    return merge_equal_rows(batch, ignore_positions).token_ids.numel()
+def _tokens(config: TrainConfig, split: Split, rows: int, independent_rows: bool) -> int:
+    """Tokens of a batch as it is computed: rows that the counter cannot tell apart once."""
+    task, cfg = task_of(config), model_config(config)
+    max_position = max(cfg.max_position, task.longest_row)
+    blind = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # neither matters to positions
+    table = None
+    if not independent_rows:
+        table = tabulate_rows(task, config.data.policy, max_position, split, blind, cfg.causal, torch.device("cpu"))
+    n_rows = rows if table is None else min(rows, len(table.shares))
+    return n_rows * row_length(config, split)
 
 
 @lru_cache(maxsize=4096)
-def _ignores_positions(cfg: CounterConfig) -> bool:
-    return build_counter(cfg).ignores_positions
+def _ignores_shifts(cfg: CounterConfig) -> bool:
+    return build_counter(cfg).ignores_shifts

@@ -33,11 +33,14 @@ def run_evaluation(
             print(json.dumps(asdict(file_scores)))
         else:
             print(f"{file_scores.accuracy:.1f} % of {file_scores.scored} scored tokens in {file_scores.lines} lines")
+            if file_scores.extrapolation is not None:
+                beyond = f"{file_scores.extrapolation_scored} of them, beyond the longest training position"
+                print(f"{file_scores.extrapolation:.1f} % of {beyond}")
         return
     scores = evaluate(counter, task, info.policy, rows)
     if as_json:
-        print(json.dumps(scores.summary()))
+        print(json.dumps(scores.summary))
         return
-    print(f"{task.name}{' with bos' * task.bos}, {rows} rows a split")
-    for split, value in scores.summary().items():
-        print(f"  {split:4} {value:5.1f} %")
+    print(f"{task.name}{' with bos' * task.bos}, up to {rows} rows per split")
+    for split, value in scores.summary.items():
+        print(f"  {split:9} {value:5.1f} %")

@@ -40,6 +40,6 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, lik
         scores = train(run, progress)
     print(f"  in distribution      {scores.ind:5.1f} %")
     print(f"  out of distribution  {scores.ood:5.1f} %")
-    if scores.aux is not None:
-        print(f"  auxiliary rows       {scores.aux:5.1f} %")
+    if "aux" in scores.summary:
+        print(f"  auxiliary rows       {scores.summary['aux']:5.1f} %")
     say(f"  saved                {run.best}")

@@ -18,7 +18,7 @@ def curve_of(result: Behaviour, name: str, architecture: str) -> Curve:
         split: [None if np.isnan(value) else float(value) for value in shares.percent]
         for split, shares in result.by_position.items()
     }
-    scores = Scores(result.total["ind"].value, result.total["ood"].value, None, by_position)
+    scores = Scores({split: result.total[split].value for split in ("ind", "ood")}, by_position)
     return Curve(name, architecture, scores)
 
 

@@ -79,8 +79,8 @@ def test_a_known_dependence_on_the_sources_position_has_the_closed_form_std(posi
 @pytest.mark.parametrize("position", ["nope", "ape", "spe"])
 def test_scores_that_ignore_position_have_no_std(position: str) -> None:
     result = attention_variation(planted(position, reads_position=False))
-    assert result.mean.max() > 50
-    assert result.std.max() < 50 * 1e-5  # the last digits of single precision
+    assert result.mean.max() > 5
+    assert result.std.max() < 5 * 1e-5  # the last digits of single precision
     assert result.at(0).ratio < 1e-5
 
 
@@ -179,14 +179,14 @@ def test_only_pairs_that_rows_hold_count_in_the_number() -> None:
     shifted = make_task("shifted_start")
     pairs = occurring_pairs(shifted, True, torch.Generator().manual_seed(0))
     names = shifted.vocab.decode(pairs.ids.tolist())
-    assert len(names) == 52
-    assert pairs.occurs.sum() == 51 + 52  # each start sees itself, an a sees all
+    assert len(names) == 51
+    assert pairs.occurs.sum() == 50 + 51  # each start sees itself, an a sees all
 
 
 def test_tokens_are_chosen_by_name_and_a_foreign_one_never_occurs() -> None:
     everything = attention_variation(lively("ape"))
-    result = attention_variation(lively("ape"), tokens=["<bos>", "4", "77"])
-    assert result.tokens == ("<bos>", "4", "77")
+    result = attention_variation(lively("ape"), tokens=["<bos>", "4", "<pad>"])
+    assert result.tokens == ("<bos>", "4", "<pad>")
     assert result.occurs.tolist() == [[True, False, False], [True, True, False], [False, False, False]]
     np.testing.assert_allclose(result.std[0, :, :2, :2], everything.std[0][:, [10, 4]][:, :, [10, 4]], rtol=1e-5)
     with pytest.raises(CountLensError, match="unknown token 'x'"):

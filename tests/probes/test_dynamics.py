@@ -12,7 +12,8 @@ from models.counter import Counter
 from probes import dynamics as module
 from probes.dynamics import LEAST_RISE, Dynamics, HalfRise, dynamics, half_rise
 from probes.result import NotApplicable
-from training import RunFolder, evaluate
+from training import RunFolder, draw_batch
+from training.evaluate import predict
 from training.tasks import make_task, task_settings
 
 STEPS = np.array([0, 1, 3, 10, 30, 100, 300, 1000])
@@ -143,9 +144,14 @@ def test_accuracies_are_those_of_an_evaluation_and_the_same_seed_gives_the_same(
     found = dynamics(run, seed=4)
     for path, ind, ood in zip(module.snapshots(run).values(), found.curves["ind"], found.curves["ood"], strict=True):
         counter = module.load_counter(path)
-        scores = evaluate(counter, make_task(**counter.info.task), "shifted", rows=module.ROWS, seed=4)
-        assert (ind, ood) == pytest.approx((scores.ind, scores.ood), abs=1e-3)
-    assert found.floors["ind"] == pytest.approx(20.0)
+        task = make_task(**counter.info.task)
+        for split, percent in (("ind", ind), ("ood", ood)):
+            batch = draw_batch(task, "shifted", 16, split, module.ROWS, torch.Generator().manual_seed(4))
+            scored = task.scored(split, batch.label_ids)
+            right = (predict(counter, batch) == batch.label_ids) & scored
+            assert percent == pytest.approx(100 * float(right.sum() / scored.sum()), abs=1e-3)
+    labels = draw_batch(task, "shifted", 16, "ind", module.ROWS, torch.Generator().manual_seed(4)).label_ids
+    assert found.floors["ind"] == pytest.approx(100 * float((labels == 1).sum() / (labels > 0).sum()), abs=1e-3)
     assert json.dumps(dynamics(run, seed=4).to_dict()) == json.dumps(found.to_dict())
 
 

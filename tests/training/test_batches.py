@@ -1,14 +1,19 @@
 """Position policies and batches."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import Tensor
 
 from models import TransformerConfig, build_counter
+from models.config import LSTMConfig, MambaConfig, RNNConfig, RWKV6Config, S4Config
+from models.counter import Counter
 from models.errors import CountLensError
-from training.batches import draw_batch, merge_equal_rows
+from training.batches import WeightedTokens, draw_batch, draw_tokens, merge_equal_rows
 from training.loop import loss_of
 from training.policies import POLICIES, get_policy
-from training.tasks import make_task
+from training.tasks import Task, make_task
 
 LENGTHS = torch.tensor([50, 70, 100] * 2000)
 
@@ -23,11 +28,10 @@ def test_shifted_positions_are_uniform_over_what_fits_the_row(generator: torch.G
     for length in (50, 70, 100):
         rows = ids[length == LENGTHS, :length]
         assert (rows.diff(dim=1) == 1).all()
-        assert set(rows[:, 0].tolist()) == set(range(128 - length + 1))
-        assert rows.max() == 127
+        assert set(rows[:, 0].tolist()) == set(range(128 - length))
+        assert rows.max() == 126  # as in the paper, whose rows never reach the last id
         mean = rows[:, 0].float().mean().item()
-        assert mean == pytest.approx((128 - length) / 2, abs=0.05 * 128)
-    assert ids.max() == 127
+        assert mean == pytest.approx((127 - length) / 2, abs=0.02 * 128)
 
 
 def test_randomised_positions_are_sorted_different_and_reach_everywhere(generator: torch.Generator) -> None:
@@ -51,24 +55,122 @@ def test_an_unknown_policy_is_refused_with_the_near_ones() -> None:
         get_policy("randomized")
 
 
-@pytest.mark.parametrize(("task", "position"), [("mod10", "ape"), ("helper", "rope"), ("mod10", "nope")])
+COUNTERS = {
+    "ape": TransformerConfig(13, "ape", d_model=8, n_heads=2, d_mlp=8),
+    "rope": TransformerConfig(13, "rope", d_model=8, n_heads=2, d_mlp=8),
+    "nope": TransformerConfig(13, "nope", d_model=8, n_heads=2, d_mlp=8),
+    "rnn": RNNConfig(13, d_model=8),
+    "lstm": LSTMConfig(13, d_model=8),
+    "s4": S4Config(13, d_model=4, d_state=8),
+    "mamba": MambaConfig(13, d_model=4),
+    "rwkv6": RWKV6Config(13, d_model=8, d_head=4),
+}
+
+
+def gradient(counter: Counter, tokens: WeightedTokens, scale: float = 1.0) -> Tensor:
+    """Of the loss as the loop computes it."""
+    counter.zero_grad()
+    batch = tokens.batch
+    (scale * loss_of(counter.train()(batch.token_ids, batch.position_ids), tokens)).backward()
+    return torch.cat([p.grad.flatten() for p in counter.parameters() if p.grad is not None])
+
+
+def lively(name: str, task: Task, generator: torch.Generator, **changes: object) -> Counter:
+    """A counter whose weights are so large that its loss depends on everything."""
+    config = replace(COUNTERS[name], d_vocab=task.vocab.size, **changes)
+    counter = build_counter(config, generator)
+    with torch.no_grad():
+        for parameter in counter.parameters():
+            parameter.mul_(3)
+    return counter
+
+
+def draw_all(
+    counter: Counter, task: Task, generator: torch.Generator, size: int = 10_000, policy: str = "shifted"
+) -> WeightedTokens:
+    return draw_tokens(counter, task, policy, "train", size, generator)
+
+
+@pytest.mark.parametrize("bos", [False, True])
+@pytest.mark.parametrize("name", COUNTERS)
+def test_the_exact_gradient_is_the_average_over_many_drawn_rows(
+    name: str, bos: bool, generator: torch.Generator
+) -> None:
+    """Within three standard errors of the mean over 16 times 500 drawn rows, for every family."""
+    task = make_task("mod10", bos=bos, train_length=12, ood_length=14)
+    counter = lively(name, task, generator, max_position=16)
+    table = draw_all(counter, task, generator)
+    assert len(table.shares) == (1 if counter.ignores_shifts else 15 - bos)
+    exact = gradient(counter, table)
+    draws = [draw_batch(task, "shifted", 16, "train", 500, generator) for _ in range(16)]
+    drawn = torch.stack([gradient(counter, WeightedTokens(draw, draw.attention_mask.float())) for draw in draws])
+    error, spread = (drawn.mean(0) - exact).norm(), drawn.std(0).norm() / 4
+    assert error < 3 * spread
+    assert spread < 0.1 * exact.norm()
+
+
+@pytest.mark.parametrize("task", ["mod10", "helper", "vanilla_succession", "helper_shifted", "shifted_start"])
+def test_some_rows_of_the_table_give_its_gradient_on_average(task: str, generator: torch.Generator) -> None:
+    counting = make_task(task, train_length=8, ood_length=14)
+    counter = lively("ape", counting, generator, max_position=16)
+    exact = gradient(counter, draw_all(counter, counting, generator))
+    n_rows = len(draw_all(counter, counting, generator).shares)
+    drawn = [gradient(counter, draw_all(counter, counting, generator, n_rows // 3)) for _ in range(400)]
+    assert all(len(draw_all(counter, counting, generator, size).shares) == size for size in (1, n_rows // 3))
+    spread = torch.stack(drawn).std(0).norm() / 20
+    error = (torch.stack(drawn).mean(0) - exact).norm()
+    assert error < 2 * spread
+    assert spread < 0.2 * exact.norm()
+
+
+def test_rows_share_prefixes_only_in_a_causal_counter(generator: torch.Generator) -> None:
+    task = make_task("mod10", train_length=5, ood_length=7)
+    two_ways = lively("nope", task, generator, max_position=8, causal=False)
+    table = draw_all(two_ways, task, generator)
+    assert table.batch.attention_mask.sum(1).tolist() == [1, 2, 3, 4, 5]
+    assert table.shares.sum(1).tolist() == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    causal = draw_all(lively("nope", task, generator, max_position=8), task, generator)
+    assert causal.shares.tolist() == [pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])]
+
+
+def test_shares_are_those_of_the_papers_sampler(generator: torch.Generator) -> None:
+    """Start s, column c: the sum over n >= c with s <= 127 - n of 1 / (50 * (128 - n))."""
+    task = make_task("mod10")
+    table = draw_all(lively("ape", task, generator), task, generator)
+    assert table.batch.position_ids[:, 0].tolist() == list(range(127))
+    for start, column in ((0, 1), (0, 50), (77, 50), (78, 50), (100, 1), (100, 27), (126, 1)):
+        expected = sum(1 / (50 * (128 - n)) for n in range(column, 51) if start <= 127 - n)
+        assert table.shares[start, column - 1].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_of_their_own_are_drawn_where_they_are_asked_for(generator: torch.Generator) -> None:
+    task = make_task("mod10")
+    counter = lively("ape", task, generator)
+    drawn = draw_tokens(counter, task, "shifted", "train", 300, generator, independent_rows=True)
+    assert len(drawn.shares) == 300
+    assert set(drawn.shares.unique().tolist()) == {0.0, 1.0}
+    assert drawn.batch.attention_mask.sum(1).unique().tolist() == list(range(1, 51))
+
+
+def test_randomised_positions_are_drawn_unless_the_counter_ignores_them(generator: torch.Generator) -> None:
+    task = make_task("mod10")
+    assert len(draw_all(lively("ape", task, generator), task, generator, 40, "randomised").shares) == 40
+    assert len(draw_all(lively("lstm", task, generator), task, generator, 40, "randomised").shares) == 1
+
+
+@pytest.mark.parametrize(("task", "position"), [("mod10", "ape"), ("helper", "nope"), ("mod10", "nope")])
 def test_merged_rows_give_the_same_loss_and_gradient(task: str, position: str, generator: torch.Generator) -> None:
     counting = make_task(task)
-    counter = build_counter(TransformerConfig(counting.vocab.size, position), generator).double()
-    batch = draw_batch(counting, "shifted", 128, "train", 64, generator)
+    counter = lively(position, counting, generator).double()
+    batch = draw_batch(counting, "contiguous", 128, "train", 200, generator)
     merged = merge_equal_rows(batch, counter.ignores_positions)
-    assert len(merged.token_ids) < 64
-    assert merged.weights.sum() == 64
-    if position == "nope":
-        assert len(merged.token_ids) == 1
-    gradients = []
-    for rows in (batch, merged):
-        counter.zero_grad()
-        logits = counter.train()(rows.token_ids, rows.position_ids).float()
-        loss_of(logits, rows).backward()
-        gradients.append(torch.cat([p.grad.flatten() for p in counter.parameters()]))
-    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-4)
-    assert gradients[0].abs().max() > 1e-3
+    assert len(merged.token_ids) < 100
+    assert merged.weights.sum() == 200
+    expected, found = (
+        gradient(counter, WeightedTokens(rows, rows.attention_mask * rows.weights[:, None])) for rows in (batch, merged)
+    )
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
+    assert expected.abs().max() > 1e-3
 
 
 def test_loss_is_the_mean_over_scored_tokens(generator: torch.Generator) -> None:
@@ -76,7 +178,7 @@ def test_loss_is_the_mean_over_scored_tokens(generator: torch.Generator) -> None
     batch = draw_batch(task, "shifted", 128, "train", 8, generator)
     logits = torch.randn(*batch.token_ids.shape, task.vocab.size, generator=generator)
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.label_ids.flatten(), ignore_index=-1)
-    torch.testing.assert_close(loss_of(logits, batch), expected)
+    torch.testing.assert_close(loss_of(logits, WeightedTokens(batch, batch.attention_mask.float())), expected)
 
 
 def test_draws_follow_the_generator() -> None:

@@ -8,13 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.config import TransformerConfig
+from models.config import RNNConfig, TransformerConfig
 from models.counter import Counter
 from models.errors import CountLensError
+from models.families import build_counter
 from training import datafile
 from training.datafile import evaluate_file
 from training.evaluate import evaluate
 from training.tasks import Task, make_task
+
+PAPER_DATA = Path(__file__).parents[1] / "paper_data"
 
 
 class Oracle(Counter):
@@ -38,7 +41,7 @@ class Oracle(Counter):
 def test_a_counter_that_is_always_right_scores_100_everywhere(name: str) -> None:
     task = make_task(name)
     scores = evaluate(Oracle(task), task, "shifted", rows=64)
-    assert set(scores.summary().values()) == {100.0}
+    assert set(scores.summary.values()) == {100.0}
     for split in task.splits:
         assert set(scores.by_position[split]) <= {100.0, None}
 
@@ -50,20 +53,36 @@ def test_ood_is_scored_beyond_the_training_positions_only() -> None:
     assert at_the_border.by_position["ood"][49:51] == [None, 0.0]
     one_more = evaluate(Oracle(task, wrong_from=51), task, "shifted", rows=64)
     assert one_more.ood > 0
-    one_less = evaluate(Oracle(task, wrong_from=49), task, "shifted", rows=64)
-    assert one_less.ind == 98.0
+    one_less = evaluate(Oracle(task, wrong_from=49), task, "shifted", rows=256)
+    assert one_less.ind == pytest.approx(100 * (1 - 1 / 1275), abs=1e-3)  # one row of fifty is that long
     assert one_less.by_position["ind"][48:] == [100.0, 0.0]
 
 
-def test_merged_rows_count_as_often_as_they_were_drawn() -> None:
-    """OOD accuracy of a counter that is right up to column 75, against the drawn lengths themselves."""
+def test_rows_that_can_be_listed_are_scored_exactly() -> None:
+    """OOD accuracy of a counter that is right up to column 75, against the lengths 51..100 themselves."""
     task = make_task("mod10")
     counter = Oracle(task, wrong_from=75)
-    scores = evaluate(counter, task, "contiguous", rows=400, seed=3)
-    assert counter.rows < 150  # 50 lengths and one IND row, not 800 rows
-    lengths = task.sample("ood", 400, torch.Generator().manual_seed(3)).lengths
-    right, scored = (lengths.clamp(max=75) - 50).sum(), (lengths - 50).sum()
-    assert scores.ood == pytest.approx(100 * right.item() / scored.item(), abs=1e-3)
+    scores = evaluate(counter, task, "shifted", rows=400)
+    assert counter.rows == 127 + 77  # one row for each start, not one for each length
+    right, scored = (sum(min(n, end) - 50 for n in range(51, 101)) for end in (75, 100))
+    assert scores.ood == pytest.approx(100 * right / scored, abs=1e-3)
+
+
+def test_the_best_constant_answer_scores_what_the_paper_reports() -> None:
+    """150 of 1,275 labels are the same number: the 11.8 % of the paper's nope and rope."""
+
+    class Constant(Oracle):
+        def _logits(self, token_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+            return torch.nn.functional.one_hot(torch.ones_like(token_ids), self.cfg.d_vocab).float()
+
+    task = make_task("mod10")
+    assert evaluate(Constant(task), task, "shifted").ind == pytest.approx(100 * 150 / 1275, abs=1e-3)
+
+
+def test_first_token_tasks_report_all_other_tokens_apart() -> None:
+    task = make_task("first_tok_homogeneous")
+    scores = evaluate(Oracle(task, wrong_from=1), task, "shifted", rows=8)
+    assert scores.summary == {"ind": 100.0, "ind_other": 0.0, "ood": 100.0, "ood_other": 0.0}
 
 
 def test_scoring_leaves_the_counter_in_its_mode() -> None:
@@ -84,6 +103,28 @@ def test_data_files_in_the_papers_format_are_scored_at_their_labels(tmp_path: Pa
     scores = evaluate_file(Oracle(task), task, "shifted", data)
     assert (scores.scored, scores.lines) == (3, 2)
     assert scores.accuracy == pytest.approx(200 / 3, abs=1e-3)
+    assert (scores.extrapolation, scores.extrapolation_scored) == (None, 0)
+
+
+def test_data_files_are_also_scored_at_extrapolation_positions_alone() -> None:
+    task = make_task("mod10")
+    scores = evaluate_file(Oracle(task, wrong_from=75), task, "shifted", PAPER_DATA / "mod10.ood.jsonl")
+    lengths = range(52, 101, 4)
+    assert scores.scored == sum(lengths)
+    assert scores.extrapolation_scored == sum(n - 50 for n in lengths)
+    assert scores.extrapolation == pytest.approx(
+        100 * sum(min(n, 75) - 50 for n in lengths) / sum(n - 50 for n in lengths), abs=1e-3
+    )
+    assert scores.accuracy == pytest.approx(100 * sum(min(n, 75) for n in lengths) / sum(lengths), abs=1e-3)
+
+
+def test_rows_may_be_as_long_as_the_counter_can_take_them(tmp_path: Path) -> None:
+    task = make_task("mod10")
+    data = write(tmp_path / "rows.jsonl", [["a"] * 300, [str(i % 10 + 1) for i in range(300)]])
+    with pytest.raises(CountLensError, match="300 tokens are more than the counter's max_position=128"):
+        evaluate_file(Oracle(task), task, "shifted", data)
+    recurrent = build_counter(RNNConfig(task.vocab.size, d_model=4), torch.Generator().manual_seed(0))
+    assert evaluate_file(recurrent, task, "shifted", data).extrapolation_scored == 250
 
 
 @pytest.mark.parametrize(

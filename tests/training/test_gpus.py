@@ -46,7 +46,7 @@ def test_launches_are_about_what_pytorch_dispatches(tmp_path: Path, family: str,
     model = ModelOptions(family=family, n_layers=n_layers, d_model=width)
     config = resolve(TrainConfig(data=TaskOptions(train_length=10, ood_length=20), model=model))
     trainer = Trainer(RunFolder.create(tmp_path / "run", config))
-    trainer.merges_rows = False
+    trainer.independent_rows = True
     trainer.advance()
     with Kernels() as kernels:
         trainer.advance()

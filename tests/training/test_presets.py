@@ -85,7 +85,7 @@ def test_the_paper_preset_is_the_papers() -> None:
     resolved = resolve(config(preset="paper", n_layers=4))
     model = model_config(resolved)
     assert (model.d_model, model.n_heads, model.d_mlp, model.n_layers, model.init_std) == (1024, 8, 4096, 4, 0.02)
-    assert (model.max_position, model.d_vocab) == (128, 103)  # 0..100, <pad>, a... as many as the task has
+    assert (model.max_position, model.d_vocab) == (128, 13)  # 1..10, a, <pad>, <bos>
     optimiser = resolved.optimiser
     assert (optimiser.lr, optimiser.warmup_steps, optimiser.schedule) == (1e-4, 3000, "constant")
     assert (optimiser.batch_size, optimiser.steps, optimiser.clip, optimiser.weight_decay) == (32, 312_500, 1.0, 0.01)

@@ -237,7 +237,7 @@ def test_best_and_last_carry_the_scores_that_their_files_give(tmp_path: Path, ti
     train(run, progress=False)
     for path in (run.best, run.last):
         scores = evaluate(load_counter(path), task_of(tiny), tiny.data.policy)
-        assert read_info(path).scores == scores.summary()
+        assert read_info(path).scores == scores.summary
 
 
 def test_a_damaged_state_is_replaced_by_the_one_before_it(

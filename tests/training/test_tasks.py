@@ -101,15 +101,165 @@ def test_sampler_and_labeller_agree_with_the_definition(task: Task, seed: int) -
 
 @pytest.mark.parametrize("task", VARIANTS, ids=str)
 def test_rows_have_the_lengths_of_their_split(task: Task, generator: torch.Generator) -> None:
-    low, high = task.ood_lengths
-    ind, ood = task.sample("ind", 500, generator), task.sample("ood", 2000, generator)
-    assert ind.lengths.max() == task.train_length + task.prefix
-    assert set(ood.lengths.tolist()) == set(range(low + task.prefix, high + task.prefix + 1))
-    scored = task.scored("ood", task.label(ood.token_ids))
-    if not task.name.startswith("first_tok"):
-        assert not scored[:, : task.train_length + task.prefix].any()
-        assert scored[:, task.train_length + task.prefix].all()
-    assert (task.vocab.decode([int(ind.token_ids[0, 0])]) == [BOS]) == task.bos
+    shortest, longest = task.ood_lengths
+    if task.name == "helper_shifted":
+        shortest = task.ood_length - task.train_length  # from every start to the last number
+    for split, (low, high) in (("ind", task.train_lengths), ("ood", (shortest, longest))):
+        rows = task.sample(split, 4000, generator)
+        assert set(rows.lengths.tolist()) == set(range(low + task.prefix, high + task.prefix + 1))
+        assert rows.lengths.max() <= task.max_position
+        assert (task.vocab.decode([int(rows.token_ids[0, 0])]) == [BOS]) == task.bos
+
+
+@pytest.mark.parametrize("task", [task for task in VARIANTS if not task.name.startswith("first_tok")], ids=str)
+def test_ood_is_scored_beyond_the_longest_training_row_only(task: Task, generator: torch.Generator) -> None:
+    rows = task.sample("ood", 2000, generator)
+    scored = task.scored("ood", task.label(rows.token_ids))
+    longest = task.train_length + task.prefix
+    assert not scored[:, :longest].any()
+    assert scored[rows.lengths > longest, longest].all()
+
+
+def test_with_a_start_token_ood_is_scored_from_count_52_on(generator: torch.Generator) -> None:
+    """As in the paper's code, whose longest seen row counts the start token."""
+    task = make_task("helper")
+    labels = task.label(task.sample("ood", 100, generator).token_ids)
+    assert labels[task.scored("ood", labels)].min() == 52
+
+
+# ---- the paper's own rows: sampler against file, for every task ----
+
+
+def paper_rows(file: str) -> list[list[str]]:
+    lines = [json.loads(line) for line in (PAPER_DATA / f"{file}.jsonl").read_text().splitlines()]
+    return [tokens for tokens, _ in lines]
+
+
+LISTED = {  # file: split, and whether the sample in tests/ has every line that the paper's file has
+    "vanilla.val": ("ind", True),
+    "vanilla.ood": ("ood", False),
+    "succession.test": ("aux", True),
+    "helper_main.val": ("ind", True),
+    "helper_aux.test": ("aux", True),
+    "helper_shifted_main.val": ("ind", True),
+    "helper_shifted_aux.test": ("aux", False),
+    "shifted_start.val": ("ind", True),
+    "mod10.val": ("ind", True),
+    "mod10.ood": ("ood", False),
+    "mod10_bos.val": ("ind", True),
+}
+
+
+@pytest.mark.parametrize("file", LISTED)
+def test_listed_rows_are_the_rows_of_the_papers_file(file: str) -> None:
+    split, complete = LISTED[file]
+    name, bos = FILES[file]
+    task = make_task(name, bos=bos)
+    rows, probabilities = task.list_rows(split)
+    ours = {
+        tuple(task.vocab.decode(row[:length].tolist()))
+        for row, length in zip(rows.token_ids, rows.lengths.tolist(), strict=True)
+    }
+    theirs = {tuple(task.vocab.decode(task.vocab.encode(row))) for row in paper_rows(file)}
+    assert ours >= theirs
+    assert not complete or ours == theirs
+    assert len(ours) == len(probabilities)
+    torch.testing.assert_close(probabilities, torch.full_like(probabilities, 1 / len(ours)))
+
+
+def test_ood_rows_of_shifted_start_are_every_pair_of_start_and_length_once() -> None:
+    rows, _ = make_task("shifted_start").list_rows("ood")
+    pairs = list(zip(rows.token_ids[:, 0].tolist(), (rows.lengths - 1).tolist(), strict=True))
+    assert sorted(pairs) == [(k, n) for k in range(1, 50) for n in range(51, 100) if k + n <= 100]
+
+
+def test_rows_of_the_length_ratio_table_start_from_zero_and_end_at_the_last_number() -> None:
+    task = make_task("shifted_start", train_length=25, ood_length=200)
+    training, _ = task.list_rows("train")
+    assert training.token_ids[:, 0].tolist() == list(range(176))
+    ood, _ = task.list_rows("ood")
+    assert (ood.token_ids[:, 0] + ood.lengths - 1 == 200).all()
+    assert ood.token_ids[:, 0].tolist() == list(range(175))
+
+
+def test_ood_rows_of_helper_and_shifted_start_always_end_at_the_last_number() -> None:
+    rows, _ = make_task("helper_shifted").list_rows("ood")
+    assert rows.token_ids[:, 0].tolist() == list(range(1, 51))
+    assert (rows.token_ids[:, 0] + rows.lengths - 1 == 100).all()
+
+
+def kind_counts(rows: list[list[str]], n_kinds: int) -> torch.Tensor:
+    return torch.tensor([[row.count(str(kind)) for kind in range(n_kinds)] for row in rows])
+
+
+def drawn_counts(task: Task, split: str, n_kinds: int, generator: torch.Generator) -> torch.Tensor:
+    rows = task.sample(split, 20_000, generator).token_ids
+    return torch.stack([(rows == kind).sum(1) for kind in range(n_kinds)], 1)
+
+
+def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Kolmogorov-Smirnov distance times the root of the smaller sample: above 2 about once in 1,500 samples."""
+    n = len(theirs)
+    values = torch.cat([ours, theirs]).unique().double()
+    shares = [(sample.double()[:, None] <= values).double().mean(0) for sample in (ours, theirs)]
+    return float((shares[0] - shares[1]).abs().max()) * math.sqrt(n)
+
+
+@pytest.mark.parametrize(
+    ("file", "n_kinds"), [("selective.val", 10), ("selective_bos.val", 10), ("selective_mod4.val", 4)]
+)
+def test_drawn_rows_have_the_law_of_the_papers_file(file: str, n_kinds: int, generator: torch.Generator) -> None:
+    """Rarest and most frequent kind of a row, and its length; a sampler without the reweighting fails by far."""
+    name, bos = FILES[file]
+    task = make_task(name, bos=bos)
+    ours, theirs = drawn_counts(task, "ind", n_kinds, generator), kind_counts(paper_rows(file), n_kinds)
+    assert distance(ours.sum(1), theirs.sum(1)) < 2
+    for extreme in (torch.amin, torch.amax):
+        assert distance(extreme(ours, 1), extreme(theirs, 1)) < 2
+    if bos:
+        plain = sample_compositions(ours.sum(1), 10, 10, generator, 50)
+        assert distance(plain.amin(1), theirs.amin(1)) > 4
+        fixed_length = torch.full_like(ours.sum(1), 50)
+        assert distance(fixed_length, theirs.sum(1)) > 4
+
+
+def test_reweighted_rows_have_the_law_of_rejection(generator: torch.Generator) -> None:
+    """Small case, against drawing and rejecting: smallest parts and all compositions."""
+    keep = (0.05, 0.5, 1.0)
+    totals = torch.full((200_000,), 9)
+    plain = sample_compositions(totals, 3, 6, generator, 9)
+    accepted = torch.rand(len(plain), generator=generator) < torch.tensor(keep)[plain.amin(1).clamp(max=2)]
+    theirs = Tally(map(tuple, plain[accepted].tolist()))
+    ours = Tally(map(tuple, sample_compositions(totals[: int(accepted.sum())], 3, 6, generator, 9, keep).tolist()))
+    assert set(ours) == set(theirs)
+    n = int(accepted.sum())
+    chi_squared = sum((ours[parts] - theirs[parts]) ** 2 / (ours[parts] + theirs[parts]) for parts in ours)
+    freedom = len(ours) - 1
+    assert n > 30_000
+    assert chi_squared < freedom + 4 * math.sqrt(2 * freedom)
+
+
+def test_vocabularies_hold_what_the_task_can_say_and_no_more() -> None:
+    sizes = {
+        (task.name, task.bos): task.vocab.size for task in VARIANTS if task.largest is None and task.ood_length != 200
+    }
+    assert sizes == {
+        ("vanilla_succession", False): 102,  # 1..100, a, <pad>
+        ("vanilla_succession", True): 103,
+        ("helper", False): 103,
+        ("helper_shifted", False): 103,
+        ("shifted_start", False): 102,
+        ("mod10", False): 13,  # 1..10, a, <pad>, <bos>
+        ("mod10", True): 13,
+        ("mod7", False): 10,
+        ("selective", False): 11,
+        ("selective", True): 12,
+        ("selective_mod4", False): 5,
+        ("selective_mod4", True): 6,
+        ("selective_mod3", False): 5,  # three counts, but four kinds
+        ("first_tok_homogeneous", False): 4,
+        ("first_tok_heterogeneous", False): 13,
+    }
 
 
 def test_first_token_tasks_are_scored_at_the_first_token_only(generator: torch.Generator) -> None:
@@ -126,13 +276,6 @@ def test_training_mixes_auxiliary_rows_half_and_half(generator: torch.Generator)
     rows = task.sample("train", 4000, generator)
     helper = (rows.token_ids == task.vocab.id("<b>")).any(1)
     assert helper.float().mean().item() == pytest.approx(0.5, abs=0.04)
-
-
-def test_starts_cover_every_number_that_still_fits(generator: torch.Generator) -> None:
-    task = make_task("shifted_start")
-    assert set(task.sample("ind", 5000, generator).token_ids[:, 0].tolist()) == set(range(51))
-    ood = task.sample("ood", 5000, generator)
-    assert (ood.token_ids[:, 0] + ood.lengths - 1).max() == 100
 
 
 def test_compositions_are_uniform(generator: torch.Generator) -> None:
@@ -171,8 +314,8 @@ def test_order_within_a_selective_row_is_shuffled(generator: torch.Generator) ->
 
 def test_a_number_is_its_own_token_id() -> None:
     for task in VARIANTS:
-        numbers = [int(token) for token in task.vocab.tokens if token.isdigit()]
-        assert numbers == list(range(len(numbers)))
+        numbers = [token for token in task.vocab.tokens if token.isdigit()]
+        assert task.vocab.encode(numbers) == [0 if task.vocab.aliases.get(token) else int(token) for token in numbers]
 
 
 def test_settings_make_the_same_task_again() -> None:
@@ -181,7 +324,7 @@ def test_settings_make_the_same_task_again() -> None:
 
 
 def test_counts_without_a_number_word_are_not_scored() -> None:
-    labels = make_task("shifted_start").label(torch.tensor([[99, 102, 102, 102]]))
+    labels = make_task("shifted_start").label(torch.tensor([[99, 101, 101, 101]]))
     assert labels.tolist() == [[NOT_SCORED, 100, NOT_SCORED, NOT_SCORED]]
 
 
@@ -213,14 +356,14 @@ def test_tasks_that_cannot_be_are_refused(name: str, settings: dict[str, object]
 
 def test_a_checkpoint_with_a_task_of_another_vocabulary_is_refused() -> None:
     settings = task_settings(make_task("mod10"))
-    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 103}, task=settings)) == make_task("mod10")
-    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 103})) is None
-    with pytest.raises(CountLensError, match="mod10 has 103 tokens, but its model has d_vocab=5"):
+    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 13}, task=settings)) == make_task("mod10")
+    assert task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 13})) is None
+    with pytest.raises(CountLensError, match="mod10 has 13 tokens, but its model has d_vocab=5"):
         task_of_checkpoint(CheckpointInfo("lstm", {"d_vocab": 5}, task=settings))
 
 
 def test_tokens_outside_the_vocabulary_are_refused_with_the_near_ones() -> None:
     with pytest.raises(CountLensError, match=r"unknown token '<c>': did you mean <b>"):
         make_task("helper").label_tokens(["1", "<c>"])
-    with pytest.raises(CountLensError, match=r"All: 0\.\.100, <pad>, a"):
+    with pytest.raises(CountLensError, match=r"All: 1\.\.10, <bos>, <pad>, a"):
         make_task("mod10").label_tokens(["zzz"])

@@ -1,13 +1,13 @@
 """The one registry of tasks. `make_task("mod10", bos=True)`; any base by name: `mod7`, `selective_mod3`."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
 from models.info import CheckpointInfo
-from training.tasks.base import Rows, Split, Task, check_sound
+from training.tasks.base import ListedTask, Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular
 from training.tasks.selective import Selective, SelectiveModular
@@ -33,6 +33,7 @@ __all__ = [
     "NOT_SCORED",
     "PAD",
     "TASKS",
+    "ListedTask",
     "Rows",
     "Split",
     "Task",
@@ -78,14 +79,12 @@ def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
 
 
 def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> Task:
-    """The same task, with the same vocabulary, on rows of other lengths."""
+    """The same task, with the same vocabulary, on rows of other lengths; None leaves a length as it is."""
     if train_length is None and ood_length is None:
         return task
-    return replace(
-        task,
-        largest=task.largest_number,
-        train_length=task.train_length if train_length is None else train_length,
-        ood_length=task.ood_length if ood_length is None else ood_length,
+    return task.lengthened(
+        task.train_length if train_length is None else train_length,
+        task.ood_length if ood_length is None else ood_length,
     )
 
 

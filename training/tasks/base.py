@@ -1,18 +1,18 @@
 """What a task is: a vocabulary, a sampler, and a labeller that is a pure function of the tokens.
 
-So a typed-in sequence, the paper's data files and the sampler are all scored by one thing. Glossary: a *row*
+So a typed sequence, the paper's data files and the sampler are all scored by one thing. Glossary: a *row*
 is one sequence, padded on the right to the longest of its batch; a *prefix* is what comes before the
 tokens that are counted (bos, or a start number); *auxiliary* rows teach number words in training only.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.border import check_fields
@@ -25,10 +25,12 @@ TokenIds = Int[Tensor, "batch pos"]
 LabelIds = Int[Tensor, "batch pos"]
 Lengths = Int[Tensor, "batch"]
 
+LONGEST_LISTED = 3000  # counted tokens; a list of all rows grows with the square of this
+
 
 @dataclass(frozen=True)
 class Rows:
-    """Sampled sequences, padded on the right, and how long each is."""
+    """Sequences padded on the right, and how long each is."""
 
     token_ids: TokenIds
     lengths: Lengths
@@ -38,17 +40,17 @@ class Rows:
 class Task(ABC):
     """A form of counting. Fields are its parameters; the paper's values are the defaults."""
 
-    train_length: Length = 50  # counted tokens of a training row
+    train_length: Length = 50  # counted tokens of the longest training row
     ood_length: Length = 100  # how far extrapolation goes
     bos: bool = False  # a token of its own stands first and is not scored
-    largest: Length | None = None  # largest number word in the vocabulary (ood_length)
+    largest: Length | None = None  # largest number word in the vocabulary (as far as the task counts)
 
     summary: ClassVar[str] = ""
     takes_bos: ClassVar[bool] = False
     counts_in_words: ClassVar[bool] = False  # a count of n needs the number word n
     start_tokens: ClassVar[int] = 0  # number words before the counted tokens
     has_auxiliary: ClassVar[bool] = False
-    rows_repeat: ClassVar[bool] = True  # few different rows exist, so a batch has doubles
+    rows_repeat: ClassVar[bool] = False  # few different rows exist, so that they can be listed
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -66,6 +68,7 @@ class Task(ABC):
 
     @property
     def largest_number(self) -> int:
+        """The largest number word in the vocabulary."""
         return self.ood_length if self.largest is None else self.largest
 
     @property
@@ -79,15 +82,17 @@ class Task(ABC):
         """The vocabulary without bos."""
 
     @abstractmethod
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        """Rows of the counting task itself, without bos: `lengths` counted tokens each, padded to `longest`."""
+    def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
+        """Rows of a split, without bos."""
 
     @abstractmethod
     def _label(self, token_ids: TokenIds) -> LabelIds:
         """Label ids of rows without bos. Padding is masked by the caller."""
 
-    def _auxiliary(self, batch: int, generator: torch.Generator) -> TokenIds:
-        raise CountLensError(f"{self.name} has no auxiliary rows")
+    @property
+    def train_lengths(self) -> tuple[int, int]:
+        """The shortest and longest training row, in counted tokens."""
+        return self.train_length, self.train_length
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
@@ -96,6 +101,7 @@ class Task(ABC):
 
     @cached_property
     def vocab(self) -> Vocabulary:
+        """The vocabulary, with bos where the task has it."""
         plain = self.plain_vocabulary
         return Vocabulary((*plain.tokens, BOS), plain.aliases) if self.bos else plain
 
@@ -110,23 +116,30 @@ class Task(ABC):
         return self.ood_lengths[1] + self.prefix
 
     @property
+    def max_position(self) -> int:
+        """How many position ids the paper gives a counter of this task: the next power of two."""
+        return 1 << (self.longest_row - 1).bit_length()
+
+    @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that are scored."""
         return ("ind", "ood", "aux") if self.has_auxiliary else ("ind", "ood")
 
     def sample(self, split: Split, batch: int, generator: torch.Generator) -> Rows:
         """Rows of a split, drawn on the generator's device; training mixes in auxiliary rows half and half."""
-        low, high = self.ood_lengths if split == "ood" else (self.train_length, self.train_length)
-        if split == "aux":
-            return self._finish(self._auxiliary(batch, generator))
-        counted = torch.randint(low, high + 1, (batch,), generator=generator, device=generator.device)
-        main = self._main(counted, high, generator)
-        if split == "train" and self.has_auxiliary:
-            auxiliary = self._auxiliary(batch, generator)
-            width = max(main.shape[1], auxiliary.shape[1])
-            chosen = torch.rand(batch, 1, generator=generator, device=generator.device) < 0.5
-            main = torch.where(chosen, self._widen(auxiliary, width), self._widen(main, width))
-        return self._finish(main)
+        return self._finish(self._draw(split, batch, generator))
+
+    def sample_length(self, counted: int, batch: int, generator: torch.Generator) -> Rows:
+        """Training rows that count so many tokens each, or rows like them where training has none of this length."""
+        return self._finish(self._draw_length(counted, batch, generator))
+
+    @abstractmethod
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        """Rows without bos that count so many tokens each."""
+
+    def lengthened(self, train_length: int, ood_length: int) -> "Task":
+        """The same task, with the same vocabulary, on rows of other lengths."""
+        return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 
     def label(self, token_ids: TokenIds) -> LabelIds:
         """The right answer at every position, NOT_SCORED where there is none."""
@@ -143,6 +156,10 @@ class Task(ABC):
             mask = mask & (torch.arange(mask.shape[1], device=mask.device) >= self.prefix + self.train_length)
         return mask
 
+    def scored_apart(self, label_ids: LabelIds) -> Bool[Tensor, "batch pos"] | None:
+        """Tokens outside the score whose accuracy is worth a number of its own; None: the task has none."""
+        return None
+
     def label_tokens(self, tokens: Sequence[str]) -> list[str]:
         """The labeller on one row of written tokens, as in the paper's files."""
         ids = torch.tensor([self.vocab.encode(tokens)])
@@ -152,18 +169,66 @@ class Task(ABC):
     def _pad(self) -> int:
         return self.plain_vocabulary.id(PAD)
 
-    def _widen(self, token_ids: TokenIds, width: int) -> Int[Tensor, "batch wider"]:
-        return torch.nn.functional.pad(token_ids, (0, width - token_ids.shape[1]), value=self._pad)
-
     def _finish(self, token_ids: TokenIds) -> Rows:
+        """Rows with bos in front, where the task has it."""
         if self.bos:
             token_ids = torch.nn.functional.pad(token_ids, (1, 0), value=self.vocab.id(BOS))
         return Rows(token_ids, (token_ids != self._pad).sum(1))
 
-    def _repeat(self, token: str, lengths: Lengths, longest: int) -> TokenIds:
-        """Rows of one token, `lengths` of it each."""
-        inside = torch.arange(longest, device=lengths.device) < lengths[:, None]
-        return torch.where(inside, self.plain_vocabulary.id(token), self._pad)
+
+@dataclass(frozen=True)
+class ListedTask(Task):
+    """A task with so few different rows that they can be listed: its tokens are all equal, or nearly so."""
+
+    rows_repeat: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ood_length > LONGEST_LISTED:
+            raise CountLensError(f"ood_length={self.ood_length}: rows of {self.name} are listed up to {LONGEST_LISTED}")
+
+    @abstractmethod
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        """Every row of the counting task itself, without bos; all are equally likely."""
+
+    def _auxiliary_rows(self) -> list[list[str]]:
+        """Every auxiliary row; all are equally likely."""
+        return []
+
+    def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]]:
+        """Every row of a split, with its probability, on the CPU."""
+        token_ids, probabilities = self._listed(split)
+        return self._finish(token_ids), probabilities
+
+    def _listed(self, split: Split) -> tuple[TokenIds, Float[Tensor, "row"]]:
+        if split not in self._cache:
+            main = [] if split == "aux" else self._main_rows(split)
+            auxiliary = self._auxiliary_rows() if split in ("aux", "train") else []
+            ids = [torch.tensor(self.plain_vocabulary.encode(row)) for row in main + auxiliary]
+            kinds = [kind for kind in (main, auxiliary) if kind]
+            shares = [torch.full((len(kind),), 1 / len(kind) / len(kinds), dtype=torch.float64) for kind in kinds]
+            padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self._pad)
+            self._cache[split] = padded, torch.cat(shares)
+        return self._cache[split]
+
+    @cached_property
+    def _cache(self) -> dict[str, tuple[TokenIds, Float[Tensor, "row"]]]:
+        return {}
+
+    @abstractmethod
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """Every row that counts so many tokens, without bos; all are equally likely."""
+
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        rows = self._rows_of_length(counted)
+        if not rows:
+            raise CountLensError(f"no row of {self.name} counts {counted} tokens: give a smaller length")
+        token_ids = torch.tensor([self.plain_vocabulary.encode(row) for row in rows], device=generator.device)
+        return token_ids[torch.randint(len(rows), (batch,), generator=generator, device=generator.device)]
+
+    def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
+        token_ids, probabilities = (tensor.to(generator.device) for tensor in self._listed(split))
+        return token_ids[torch.multinomial(probabilities.float(), batch, replacement=True, generator=generator)]
 
 
 def running_count(token_ids: TokenIds, token_id: int) -> Int[Tensor, "batch pos"]:

@@ -9,23 +9,46 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from models.ranges import Kinds, Length
-from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
-from training.tasks.selective import check_table, shuffled_kinds
+from training.tasks.base import LabelIds, ListedTask, Split, Task, TokenIds
+from training.tasks.compositions import sample_compositions
+from training.tasks.selective import check_table, shuffle_kinds
 from training.tasks.vocabulary import PAD, Vocabulary
 
 FIRST, OTHER = "T", "F"
 
 
 @dataclass(frozen=True)
-class FirstTokenHomogeneous(Task):
-    """Whether this is the first token, where all tokens are equal; scored at the first token only.
+class _FirstToken(Task):
+    """Whether this is the first token; scored at the first token only."""
+
+    train_length: Length = 50
+    ood_length: Length = 128
+
+    @property
+    def ood_lengths(self) -> tuple[int, int]:
+        return self.ood_length, self.ood_length
+
+    def _label(self, token_ids: TokenIds) -> LabelIds:
+        labels = torch.full_like(token_ids, self.plain_vocabulary.id(OTHER))
+        labels[:, 0] = self.plain_vocabulary.id(FIRST)
+        return labels
+
+    def scored(self, split: Split, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
+        """The first token alone: the other label is right almost everywhere without any counting."""
+        return label_ids == self.plain_vocabulary.id(FIRST)
+
+    def scored_apart(self, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
+        """All other tokens: the paper finds every counter perfect there."""
+        return label_ids == self.plain_vocabulary.id(OTHER)
+
+
+@dataclass(frozen=True)
+class FirstTokenHomogeneous(_FirstToken, ListedTask):
+    """Whether this is the first token, where all tokens are equal.
 
     >>> FirstTokenHomogeneous().label_tokens("a a a".split())
     ['T', 'F', 'F']
     """
-
-    train_length: Length = 50
-    ood_length: Length = 128
 
     summary: ClassVar[str] = "is this the first token? all tokens are equal"
 
@@ -37,25 +60,15 @@ class FirstTokenHomogeneous(Task):
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((OTHER, FIRST, PAD, "a"))
 
-    @property
-    def ood_lengths(self) -> tuple[int, int]:
-        return self.ood_length, self.ood_length
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        return self._rows_of_length(self.ood_length if split == "ood" else self.train_length)
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        return self._repeat("a", lengths, longest)
-
-    def _label(self, token_ids: TokenIds) -> LabelIds:
-        labels = torch.full_like(token_ids, self.plain_vocabulary.id(OTHER))
-        labels[:, 0] = self.plain_vocabulary.id(FIRST)
-        return labels
-
-    def scored(self, split: Split, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
-        """The first token alone: the other label is right almost everywhere without any counting."""
-        return label_ids == self.plain_vocabulary.id(FIRST)
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
 
 
 @dataclass(frozen=True)
-class FirstTokenHeterogeneous(FirstTokenHomogeneous):
+class FirstTokenHeterogeneous(_FirstToken):
     """Whether this is the first token, among ten kinds of tokens.
 
     >>> FirstTokenHeterogeneous().label_tokens("3 3 8".split())
@@ -65,7 +78,6 @@ class FirstTokenHeterogeneous(FirstTokenHomogeneous):
     n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
 
     summary: ClassVar[str] = "is this the first token? ten kinds of tokens, shuffled"
-    rows_repeat: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,5 +91,10 @@ class FirstTokenHeterogeneous(FirstTokenHomogeneous):
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((*(str(kind) for kind in range(self.n_kinds)), OTHER, FIRST, PAD))
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        return shuffled_kinds(lengths, longest, self.n_kinds, longest, self._pad, generator)
+    def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
+        return self._draw_length(self.ood_length if split == "ood" else self.train_length, batch, generator)
+
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        lengths = torch.full((batch,), counted, device=generator.device)
+        counts = sample_compositions(lengths, self.n_kinds, counted, generator, counted)
+        return shuffle_kinds(counts, counted, self._pad, generator)

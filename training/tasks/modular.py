@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import torch
-
 from models.ranges import Base
-from training.tasks.base import LabelIds, Lengths, Task, TokenIds
-from training.tasks.vocabulary import BOS, Vocabulary, number_vocabulary
+from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
+from training.tasks.vocabulary import BOS, PAD, Vocabulary, number_vocabulary
 
 
 @dataclass(frozen=True)
-class Modular(Task):
-    """The count of `a` so far, from 1 to the base and round again.
+class Modular(ListedTask):
+    """The count of `a` so far, from 1 to the base and round again. Training rows have all lengths from 1 on.
 
     >>> Modular(base=3).label_tokens("a a a a".split())
     ['1', '2', '3', '1']
@@ -30,14 +28,29 @@ class Modular(Task):
     def name(self) -> str:
         return f"mod{self.base}"
 
+    @property
+    def largest_number(self) -> int:
+        return self.base
+
+    @property
+    def train_lengths(self) -> tuple[int, int]:
+        return 1, self.train_length
+
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        # The paper's file writes its first token as `0`.
-        return number_vocabulary(max(self.largest_number, self.base), "a", aliases={"0": BOS} if self.bos else None)
+        """Bos is always among the tokens, as in the paper, whose files write it as `0`."""
+        return number_vocabulary(range(1, self.base + 1), BOS, PAD, "a", aliases={"0": BOS})
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        return self._repeat("a", lengths, longest)
+    @property
+    def vocab(self) -> Vocabulary:  # type: ignore[override]
+        return self.plain_vocabulary
+
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
-        seen = (token_ids == self.plain_vocabulary.id("a")).cumsum(1)
-        return (seen - 1) % self.base + 1
+        return (running_count(token_ids, self.plain_vocabulary.id("a")) - 1) % self.base + 1

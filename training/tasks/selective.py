@@ -5,12 +5,20 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from models.errors import CountLensError
 from models.ranges import Base, Kinds, Length
-from training.tasks.base import LabelIds, Lengths, Task, TokenIds
-from training.tasks.compositions import sample_compositions
-from training.tasks.vocabulary import Vocabulary, number_vocabulary
+from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
+from training.tasks.compositions import KEEP_ALL, Acceptance, sample_compositions
+from training.tasks.vocabulary import PAD, Vocabulary, number_vocabulary
+
+# How likely the paper keeps a row, by how often its rarest kind occurs (train), or by how far its most frequent kind
+# stays below the limit (OOD): with bos only, and in training only rows of more than 20 tokens.
+KEPT_TRAINING_ROWS = (0.0005, 0.015, 0.2, 0.8, 1.0)
+KEPT_OOD_ROWS = (0.01, 0.5, 0.8, 1.0)
+SHORT_ROW = 20
 
 LARGEST_TABLE = 4_000_000  # numbers in the sampler's table
 
@@ -25,14 +33,12 @@ def check_table(n_kinds: int, max_count: int, ood_length: int) -> None:
         )
 
 
-def shuffled_kinds(
-    lengths: Lengths, longest: int, n_kinds: int, largest: int, pad: int, generator: torch.Generator
-) -> TokenIds:
-    """Rows of kinds 0..n_kinds-1 whose counts are a uniform bounded composition of the length, shuffled."""
-    counts = sample_compositions(lengths, n_kinds, largest, generator, largest_total=longest)
-    columns = torch.arange(longest, device=lengths.device)
-    kinds = (columns[None, :, None] >= counts.cumsum(1)[:, None, :]).sum(2)
-    inside = columns < lengths[:, None]
+def shuffle_kinds(counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, generator: torch.Generator) -> TokenIds:
+    """Rows in which kind k occurs counts[k] times, in random order, padded to `longest`."""
+    columns = torch.arange(longest, device=counts.device)
+    ends = counts.cumsum(1)
+    kinds = (columns[None, :, None] >= ends[:, None, :]).sum(2)
+    inside = columns < ends[:, -1:]
     keys = torch.rand(inside.shape, generator=generator, device=generator.device).where(inside, 2.0)
     return kinds.where(inside, pad).gather(1, keys.argsort(1))
 
@@ -40,6 +46,8 @@ def shuffled_kinds(
 @dataclass(frozen=True)
 class Selective(Task):
     """How often this kind of token occurred before.
+
+    With bos, training rows have all lengths from 1 on, and rows that lack a kind are rare (paper's own files).
 
     >>> Selective().label_tokens("4 9 4 4".split())
     ['0', '0', '1', '2']
@@ -50,7 +58,6 @@ class Selective(Task):
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before"
     takes_bos: ClassVar[bool] = True
-    rows_repeat: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,15 +73,48 @@ class Selective(Task):
         return "selective"
 
     @property
+    def balanced(self) -> bool:
+        """Whether rows are reweighted and of all lengths: in the paper those with bos are."""
+        return self.bos
+
+    @property
+    def train_lengths(self) -> tuple[int, int]:
+        return (1 if self.balanced else self.train_length), self.train_length
+
+    @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - 1
 
+    @property
+    def largest_number(self) -> int:
+        return max(self.n_kinds, self.max_count) - 1
+
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(max(self.largest_number, self.n_kinds - 1))
+        return number_vocabulary(range(self.largest_number + 1), PAD)
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        return shuffled_kinds(lengths, longest, self.n_kinds, self.max_count, self._pad, generator)
+    def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        lengths = torch.randint(low, high + 1, (batch,), generator=generator, device=generator.device)
+        return shuffle_kinds(self._draw_counts(split, lengths, generator), high, self._pad, generator)
+
+    def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
+        split: Split = "ood" if counted > self.train_length else "train"
+        lengths = torch.full((batch,), counted, device=generator.device)
+        return shuffle_kinds(self._draw_counts(split, lengths, generator), counted, self._pad, generator)
+
+    def _draw_counts(self, split: Split, lengths: Lengths, generator: torch.Generator) -> Int[Tensor, "batch n_kinds"]:
+        """How often each kind occurs in each row."""
+        most = self.n_kinds * self.max_count
+
+        def draw(totals: Lengths, acceptance: Acceptance = KEEP_ALL) -> Int[Tensor, "batch n_kinds"]:
+            return sample_compositions(totals, self.n_kinds, self.max_count, generator, most, acceptance)
+
+        if not self.balanced:
+            return draw(lengths)
+        if split == "ood":
+            return self.max_count - draw(most - lengths, KEPT_OOD_ROWS)
+        return torch.where((lengths > SHORT_ROW)[:, None], draw(lengths, KEPT_TRAINING_ROWS), draw(lengths))
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         same = token_ids[:, :, None] == token_ids[:, None, :]
@@ -104,6 +144,19 @@ class SelectiveModular(Selective):
     @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.ood_length, self.ood_length
+
+    @property
+    def largest_number(self) -> int:
+        return max(self.n_kinds, self.base) - 1
+
+    @property
+    def balanced(self) -> bool:
+        return False
+
+    @property
+    def max_position(self) -> int:
+        """130 for 128 tokens, as in the paper."""
+        return self.longest_row + 2
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         return super()._label(token_ids) % self.base

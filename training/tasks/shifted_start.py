@@ -1,51 +1,83 @@
 """Counting on from a given number, and counting taught by a helper token (paper, section 4; table 1, middle)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from training.tasks.base import LabelIds, Lengths, Task, TokenIds
-from training.tasks.vocabulary import NOT_SCORED, Vocabulary, number_vocabulary
+from models.errors import CountLensError
+from training.tasks.base import LabelIds, ListedTask, Split, TokenIds
+from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 SYMBOL, HELPER = "a", "<b>"
+MOST_PAIRED = 300  # counted tokens up to which every pair of start and length is a row of its own
 
 
 @dataclass(frozen=True)
-class ShiftedStart(Task):
+class ShiftedStart(ListedTask):
     """Count on from the number that stands first.
 
     >>> ShiftedStart().label_tokens("7 a a a".split())
     ['-1', '8', '9', '10']
+
+    OOD rows are every pair of a start and a longer row that still ends on a number word. The paper's rows for
+    its length-ratio table differ: they start from 0, and its OOD rows always end at the last number word.
     """
+
+    from_zero: bool | None = None  # rows of the length-ratio table (wherever lengths are not 50 and 100)
 
     summary: ClassVar[str] = "count the a's on from the number that stands first"
     start_tokens: ClassVar[int] = 1
     counts_in_words: ClassVar[bool] = True
-    first_start: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.from_zero is False and self.ood_length > MOST_PAIRED and not self.has_auxiliary:
+            raise CountLensError(
+                f"ood_length={self.ood_length}: pairs of start and length are listed up to {MOST_PAIRED}"
+            )
 
     @property
     def name(self) -> str:
         return "shifted_start"
 
+    @property
+    def starts_from_zero(self) -> bool:
+        """Whether rows are those of the length-ratio table."""
+        return self.from_zero if self.from_zero is not None else (self.train_length, self.ood_length) != (50, 100)
+
+    @property
+    def first_start(self) -> int:
+        """The smallest start number."""
+        return 0 if self.starts_from_zero else 1
+
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.largest_number, SYMBOL)
+        return number_vocabulary(range(self.first_start, self.largest_number + 1), PAD, SYMBOL)
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - self.first_start
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        starts = self._starts(lengths, generator)
-        return torch.cat([starts[:, None], self._repeat(SYMBOL, lengths, longest)], 1)
+    def lengthened(self, train_length: int, ood_length: int) -> "ShiftedStart":
+        task = replace(self, from_zero=self.starts_from_zero)
+        return replace(task, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 
-    def _starts(self, lengths: Lengths, generator: torch.Generator) -> Lengths:
-        """Uniform over the starts from which a row of this length still ends on a number word."""
-        choices = self.ood_length - lengths - self.first_start + 1
-        drawn = torch.rand(lengths.shape, generator=generator, device=generator.device) * choices
-        return self.first_start + drawn.long()
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        if split != "ood":
+            return self._rows_of_length(self.train_length)
+        last = self.ood_length
+        starts = range(self.first_start, last - self.train_length)
+        if self.starts_from_zero:
+            return [_row(start, last - start) for start in starts]
+        return [_row(start, n) for start in starts for n in range(self.train_length + 1, last - start + 1)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """From every start from which a row of this length still ends on a number word."""
+        return [_row(start, counted) for start in range(self.first_start, self.ood_length - counted + 1)]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         """Start plus what came since. A helper row also names its start; a main row does not."""
@@ -55,7 +87,7 @@ class ShiftedStart(Task):
         counts[:, 0] = counts[:, 0].where(self._names_its_start(token_ids), NOT_SCORED)
         return counts
 
-    def _names_its_start(self, token_ids: TokenIds) -> torch.Tensor:
+    def _names_its_start(self, token_ids: TokenIds) -> Bool[Tensor, "batch"]:
         return torch.zeros_like(token_ids[:, 0], dtype=torch.bool)
 
 
@@ -69,9 +101,10 @@ class HelperToken(ShiftedStart):
     ['1', '2', '3']
     """
 
+    from_zero: bool | None = False
+
     summary: ClassVar[str] = "count the a's; number words are taught by counting more b's"
     has_auxiliary: ClassVar[bool] = True
-    first_start: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
@@ -79,26 +112,25 @@ class HelperToken(ShiftedStart):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.largest_number, SYMBOL, HELPER)
+        return number_vocabulary(range(1, self.largest_number + 1), PAD, SYMBOL, HELPER)
 
-    def _starts(self, lengths: Lengths, generator: torch.Generator) -> Lengths:
-        return torch.ones_like(lengths)
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
-    def _auxiliary(self, batch: int, generator: torch.Generator) -> TokenIds:
-        starts = self._auxiliary_starts(batch, generator)
-        counted = self._repeat(HELPER, self.ood_length - starts, self.ood_length - 1)
-        return torch.cat([starts[:, None], counted], 1)
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [_row(1, counted)]
 
-    def _auxiliary_starts(self, batch: int, generator: torch.Generator) -> Lengths:
-        return torch.ones(batch, dtype=torch.long, device=generator.device)
+    def _auxiliary_rows(self) -> list[list[str]]:
+        return [_row(1, self.ood_length - 1, HELPER)]
 
-    def _names_its_start(self, token_ids: TokenIds) -> torch.Tensor:
+    def _names_its_start(self, token_ids: TokenIds) -> Bool[Tensor, "batch"]:
         return (token_ids == self.plain_vocabulary.id(HELPER)).any(1)
 
 
 @dataclass(frozen=True)
 class HelperShiftedStart(HelperToken):
-    """Both: rows start anywhere, main ones end where training ends, auxiliary ones at the last number.
+    """Both: rows start anywhere. Main rows end where training ends, OOD and auxiliary rows at the last number.
 
     >>> HelperShiftedStart().label_tokens("7 a a".split())
     ['-1', '8', '9']
@@ -112,14 +144,23 @@ class HelperShiftedStart(HelperToken):
     def name(self) -> str:
         return "helper_shifted"
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        """In distribution the last count is train_length + 1 for every start: `k a x (train_length + 1 - k)`."""
-        if longest > self.train_length:
-            starts = ShiftedStart._starts(self, lengths, generator)
-        else:
-            starts = self._auxiliary_starts(len(lengths), generator)
-            lengths = self.train_length + 1 - starts
-        return torch.cat([starts[:, None], self._repeat(SYMBOL, lengths, longest)], 1)
+    @property
+    def train_lengths(self) -> tuple[int, int]:
+        return 1, self.train_length
 
-    def _auxiliary_starts(self, batch: int, generator: torch.Generator) -> Lengths:
-        return torch.randint(1, self.train_length + 1, (batch,), generator=generator, device=generator.device)
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        end = self.ood_length if split == "ood" else self.train_length + 1
+        return [_row(start, end - start) for start in range(1, self.train_length + 1)]
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        """From every start from which a row of this length ends where training does, or else at the last number."""
+        end = self.train_length + 1 if counted <= self.train_length else self.ood_length
+        return [_row(start, counted) for start in range(1, end - counted + 1)]
+
+    def _auxiliary_rows(self) -> list[list[str]]:
+        return [_row(start, self.ood_length - start, HELPER) for start in range(1, self.train_length + 1)]
+
+
+def _row(start: int, length: int, symbol: str = SYMBOL) -> list[str]:
+    """A start number and so many symbols."""
+    return [str(start)] + [symbol] * length

@@ -5,14 +5,13 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
-from einops import repeat
 
-from training.tasks.base import LabelIds, Lengths, Task, TokenIds, running_count
-from training.tasks.vocabulary import NOT_SCORED, Vocabulary, number_vocabulary
+from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
+from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 
 @dataclass(frozen=True)
-class VanillaSuccession(Task):
+class VanillaSuccession(ListedTask):
     """How many `a` there were so far; auxiliary rows recite the numbers.
 
     >>> VanillaSuccession().label_tokens("a a a".split())
@@ -32,18 +31,21 @@ class VanillaSuccession(Task):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        return number_vocabulary(self.largest_number, "a")
+        return number_vocabulary(range(1, self.largest_number + 1), PAD, "a")
 
     @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - 1
 
-    def _main(self, lengths: Lengths, longest: int, generator: torch.Generator) -> TokenIds:
-        return self._repeat("a", lengths, longest)
+    def _main_rows(self, split: Split) -> list[list[str]]:
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
-    def _auxiliary(self, batch: int, generator: torch.Generator) -> TokenIds:
-        numbers = torch.arange(1, self.ood_length, device=generator.device)
-        return repeat(numbers, "pos -> batch pos", batch=batch)
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [["a"] * counted]
+
+    def _auxiliary_rows(self) -> list[list[str]]:
+        return [[str(number) for number in range(1, self.ood_length)]]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         symbol = self.plain_vocabulary.id("a")

@@ -14,9 +14,9 @@ NOT_SCORED = -1  # label id of a position that counts neither in the loss nor in
 class Vocabulary:
     """An ordered set of tokens.
 
-    >>> vocab = number_vocabulary(10, "a")
+    >>> vocab = number_vocabulary(range(1, 11), PAD, "a")
     >>> vocab.encode(["a", "7"]), vocab.decode([7]), vocab.size
-    ([12, 7], ['7'], 13)
+    ([11, 7], ['7'], 12)
     """
 
     tokens: tuple[str, ...]
@@ -39,7 +39,8 @@ class Vocabulary:
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Token ids."""
-        return [self.id(token) for token in tokens]
+        ids = {token: self.id(token) for token in set(tokens)}
+        return [ids[token] for token in tokens]
 
     def encode_labels(self, labels: Sequence[str]) -> list[int]:
         """Label ids; "-1" is NOT_SCORED. Aliases are of inputs only."""
@@ -50,16 +51,18 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> list[str]:
         """Tokens of ids; NOT_SCORED is "-1"."""
-        bad = [index for index in ids if not NOT_SCORED <= index < self.size]
+        size = self.size
+        bad = [index for index in ids if not NOT_SCORED <= index < size]
         if bad:
-            raise CountLensError(f"token id {bad[0]} is outside 0..{self.size - 1}")
+            raise CountLensError(f"token id {bad[0]} is outside 0..{size - 1}")
         return ["-1" if index == NOT_SCORED else self.tokens[index] for index in ids]
 
 
-def number_vocabulary(largest: int, *symbols: str, aliases: Mapping[str, str] | None = None) -> Vocabulary:
-    """The numbers 0..largest, padding, and a task's own symbols, in this order."""
-    numbers = tuple(str(number) for number in range(largest + 1))
-    return Vocabulary((*numbers, PAD, *symbols), aliases or {})
+def number_vocabulary(numbers: range, *symbols: str, aliases: Mapping[str, str] | None = None) -> Vocabulary:
+    """Numbers that begin at 0 or 1, and a task's own symbols. The first symbol takes id 0 if no number does."""
+    words = [str(number) for number in numbers]
+    in_front = symbols[: numbers.start]
+    return Vocabulary((*in_front, *words, *symbols[len(in_front) :]), aliases or {})
 
 
 def _abridged(tokens: Sequence[str]) -> list[str]:
