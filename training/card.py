@@ -54,13 +54,15 @@ countlens sweep checkpoints/zoo.toml
 countlens ship runs/zoo.jsonl
 ```
 
-In the tables below, accuracy is in percent and OOD is scored only beyond the training length. *Paper* is the best of
-its five seeds, with the median OOD of the five in brackets. The *last* checkpoint was chosen by nobody; the best one\nwas chosen by its scores on all rows where they can be listed (modular, helper, shifted start), so it is on the kind side. *Size* is layers x width and attention heads. *Recipe* is
-steps x rows a step, peak learning rate (cosine, unless it says constant), weight decay and largest gradient norm.
+In the tables below, accuracy is in percent and OOD is scored only beyond the training length. *Last* is the run's last
+checkpoint; the shipped one is its best, chosen by its scores, on all rows where a task's rows can be listed (modular,
+helper, shifted start), so that the best is on the kind side. *Paper* is the best of its five seeds, with the median OOD
+of the five in brackets. *Size* is layers x width and attention heads. *Recipe* is steps x rows per step, peak learning
+rate (cosine, unless it says constant), weight decay and largest gradient norm.
 """
 COLUMNS = (
-    *("counter", "size", "parameters", "file", "IND / OOD", "last IND / OOD", "OOD of all seeds", "paper IND / OOD", "trained in"),
-    "recipe",
+    *("counter", "size", "parameters", "file", "IND / OOD", "last IND / OOD", "OOD of all seeds", "paper IND / OOD"),
+    *("trained in", "recipe"),
 )
 
 
