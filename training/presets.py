@@ -93,7 +93,8 @@ FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_si
 SMALL_TASKS: dict[str, dict[str, Any]] = {
     "first_tok_homogeneous": FIRST_TOKEN,
     "first_tok_heterogeneous": FIRST_TOKEN | {"d_model": 4},
-    "mod": {"steps": 1500, "batch_size": 32, "weight_decay": 1.0, "n_heads": 2},
+    # Clipping matters: with 10.0 in place of 1.0 OOD of ape was 76 to 99 over four seeds, with 0.3 81.
+    "mod": {"steps": 1500, "batch_size": 32, "weight_decay": 1.0, "n_heads": 2, "clip": 1.0},
     "selective": {"steps": 5000, "weight_decay": 0.1, "eval_every": 250},
     "selective+bos": {"n_layers": 1, "d_model": 128},
     "shifted_start": {"steps": 4000, "eval_every": 200},
