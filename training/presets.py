@@ -28,7 +28,7 @@ class Recipe:
     d_model: int
     n_heads: int
     init_std: float
-    embed_std: float
+    embed_std: float | None  # None: of a transformer, as init_std
     dropout: float
     steps: int
     batch_size: int
@@ -47,7 +47,7 @@ SMALL = Recipe(
     d_model=64,
     n_heads=4,
     init_std=0.1,
-    embed_std=1.0,
+    embed_std=None,
     dropout=0.0,
     steps=2000,
     batch_size=16,
@@ -65,7 +65,7 @@ PAPER = Recipe(
     d_model=1024,
     n_heads=8,
     init_std=0.02,
-    embed_std=0.02,
+    embed_std=None,
     dropout=0.0,
     steps=312_500,
     batch_size=32,
@@ -81,7 +81,7 @@ PAPER = Recipe(
 
 # Where `small` differs from SMALL: by task (without its base; `+bos` adds to it), by architecture, and by both.
 # Later ones win.
-RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0}
+RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0, "embed_std": 1.0}
 SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
     "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
@@ -136,7 +136,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
 
 # Where the paper's other architectures differ from its transformers. Of the widths it tried (32, 128, 1024) its code
 # has 1024 for RNN; for the others this is 128, and 128 is a guess for LSTM.
-PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0}
+PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0, "embed_std": 0.02}
 PAPER_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": PAPER_RECURRENT | {"d_model": 1024, "lr": 1e-3},
     "lstm": PAPER_RECURRENT | {"lr": 1e-3},
