@@ -111,7 +111,8 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 16, "init_std": 0.02},
     ("mod", "spe"): {"steps": 4000, "lr": 1e-3, "weight_decay": 0.01},
     # Bos makes it easy to fit; then nothing in it extrapolates.
-    ("mod+bos", "nope"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
+    ("mod+bos", "nope"): {"steps": 8000, "n_heads": 4, "weight_decay": 0.01},
+    ("mod+bos", "rope"): {"steps": 2000, "n_heads": 4},
     # Learned positions extrapolate better when narrow: OOD 97, and at 128 wide 62 to 89 (decay 0.03 to 0.3).
     ("selective+bos", "ape"): {"d_model": 64, "weight_decay": 0.3},
     # With less decay OOD stays at 90.
