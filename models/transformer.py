@@ -144,7 +144,7 @@ class Attention(nn.Module):
     def qkv(
         self, inputs: AttentionInputs, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
     ) -> tuple[Queries, Heads, Heads]:
-        """Queries, keys and values, rotated where the scheme rotates; only these queries, if they are given."""
+        """Queries (all, unless given), keys and values, rotated where the scheme rotates."""
         if len(inputs) == 1 and queries is None:
             query, key, value = self.project(inputs[0], "QKV")
         elif len(inputs) == 1:
@@ -189,9 +189,10 @@ class Attention(nn.Module):
         return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
 
 
-def causal_mask(n_pos: int, device: torch.device) -> Mask:
-    """Each query may look at keys up to its own position."""
-    return torch.ones(n_pos, n_pos, dtype=torch.bool, device=device).tril()[None, None]
+def causal_mask(n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None) -> Mask:
+    """Each query (all, unless given) may look at keys up to its own position."""
+    keys = torch.arange(n_pos, device=device)
+    return (keys <= (keys if queries is None else queries)[:, None])[None, None]
 
 
 class MLP(nn.Module):
@@ -206,7 +207,9 @@ class MLP(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         pre = self.hook_pre(F.linear(x, self.W_in.T, self.b_in))
-        return F.linear(self.hook_post(F.relu(pre)), self.W_out.T, self.b_out)
+        # In place, where no one holds it: the widest tensor of a block would leave the processor's cache.
+        post = self.hook_post(F.relu(pre, inplace=not listening(self.hook_pre)))
+        return F.linear(post, self.W_out.T, self.b_out)
 
 
 class Block(nn.Module):
@@ -353,19 +356,17 @@ class Transformer(Counter):
         places, in ascending order and none before `first`.
         """
         copies, n_pos = len(resid) // len(position_ids), position_ids.shape[1]
-        if copies > 1:
-            position_ids = position_ids.repeat(copies, 1)
-            attention_mask = None if attention_mask is None else attention_mask.repeat(copies, 1)
-        rotation = self.rotation_at(position_ids[:, first:])
-        from_first = torch.arange(first, n_pos, device=resid.device) if first else None
-        mask = self.visible_keys(n_pos, from_first, attention_mask)
+        rotation = self.rotation_at(position_ids[:, first:], copies)
+        if attention_mask is not None and copies > 1:
+            attention_mask = attention_mask.repeat(copies, 1)
+        everywhere = torch.arange(first, n_pos, device=resid.device) if first else None
         queries = None if reads is None or len(reads) == n_pos - first else reads - first
         for number, block in enumerate(islice(self.blocks, layer, None), layer):
             past = self._past(cache, number, first) if first else None
-            if queries is not None and number == self.cfg.n_layers - 1:
-                resid = block(resid, rotation, self.visible_keys(n_pos, reads, attention_mask), past, queries)
+            if queries is None or number < self.cfg.n_layers - 1:
+                resid = block(resid, rotation, self.visible_keys(n_pos, everywhere, attention_mask), past)
             else:
-                resid = block(resid, rotation, mask, past)
+                resid = block(resid, rotation, self.visible_keys(n_pos, reads, attention_mask), past, queries)
         if queries is not None and layer == self.cfg.n_layers:
             resid = resid[:, queries]
         return self.read_out(resid)
@@ -374,10 +375,11 @@ class Transformer(Counter):
         """Logits from the residual stream behind the last block."""
         return self.unembed(self.ln_final(resid))
 
-    def rotation_at(self, position_ids: PositionIds) -> Rotation | None:
-        """By what queries and keys turn at these position ids; None unless the scheme rotates."""
+    def rotation_at(self, position_ids: PositionIds, copies: int = 1) -> Rotation | None:
+        """By what queries and keys turn in so many copies of rows at these ids; None unless the scheme rotates."""
         if not self.scheme.rotary:
             return None
+        position_ids = position_ids.repeat(copies, 1)
         return self.rotary_cos[position_ids].unsqueeze(-2), self.rotary_sin[position_ids].unsqueeze(-2)
 
     def visible_keys(
@@ -387,8 +389,7 @@ class Transformer(Counter):
         padding = None if attention_mask is None else attention_mask[:, None, None, :]
         if not self.cfg.causal or (padding is None and queries is None):
             return padding
-        causal = causal_mask(n_pos, self.device)
-        causal = causal if queries is None else causal[:, :, queries]
+        causal = causal_mask(n_pos, self.embed.W_E.device, queries)
         return causal if padding is None else causal & padding
 
     def qkv_hooks(self, layer: int) -> tuple[str, str, str]:

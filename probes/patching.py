@@ -17,12 +17,12 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import ActivationCache
 
 from models.counter import Counter, Logits, listening
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from models.transformer import Transformer
+from probes.brief_hooks import run_and_keep
 from probes.patching_cells import Cells, chunks, grid_axes, source_hook
 from probes.patching_metrics import Metric, Scorer, positions, scorer
 from probes.rerun_recurrent import RecurrentRerun
@@ -31,7 +31,6 @@ from probes.result import Result, Verdict
 from probes.rows import evaluating
 from training.batches import Batch
 
-Activations: TypeAlias = Mapping[str, Tensor] | ActivationCache  # by hook point
 Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
 NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
@@ -206,7 +205,7 @@ def patched_logits(
 def _sweep(
     rerun: Rerun,
     grid: Mapping[str, Sequence[int]],
-    donor: Activations,
+    donor: Mapping[str, Tensor],
     score: Scorer,
     causal: bool,
 ) -> Float[Tensor, "*axes row"]:
@@ -243,11 +242,9 @@ def _quiet(counter: Counter) -> AbstractContextManager[Any]:
     return evaluating(counter) if counter.training else torch.inference_mode()
 
 
-def _run(counter: Counter, batch: Batch, names: Sequence[str]) -> tuple[Logits, Activations]:
+def _run(counter: Counter, batch: Batch, names: Sequence[str]) -> tuple[Logits, dict[str, Tensor]]:
     """A donor's logits and its activations at these hook points."""
-    return counter.run_with_cache(
-        batch.token_ids, batch.position_ids, _padding(counter, batch), names_filter=list(names)
-    )
+    return run_and_keep(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), names)
 
 
 def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:

@@ -98,7 +98,7 @@ class Cells:
     def edit(self, donor: Float[Tensor, "batch pos ..."]) -> Callable[..., Float[Tensor, "..."]]:
         """A hook that puts the donor's values into activations as `take` gives them; heads (and sources) come next."""
 
-        def put(own: Float[Tensor, "..."], hook: Any = None) -> Float[Tensor, "..."]:
+        def put(own: Tensor, hook: Any = None) -> Tensor:
             new = self.take(donor)
             if self.head is None and self.src is None:
                 return new

@@ -7,22 +7,37 @@ rows, with the unpatched keys and values of the positions before.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformer_lens import ActivationCache
 
 from models.counter import PositionIds, TokenIds
 from models.hooks import hook_name
 from models.transformer import Block, Stream, Transformer
+from probes.brief_hooks import brief_hooks, run_and_keep
 from probes.patching_cells import Cells
 from probes.sites import Site
 
 AT_ONE_QUERY = ("q", "rot_q", "pattern")  # read by the attention of their own position alone
 BEHIND_ATTENTION = ("z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post")
 
+Positions = Int[Tensor, "read"]
 CellLogits = Float[Tensor, "cell batch read d_vocab"]
+Where = tuple[Int[Tensor, "found"], Int[Tensor, "found"]]  # cells, and a place in the row for each
+
+
+@dataclass(frozen=True)
+class UnpatchedLayer:
+    """A block and what it computes without a patch; queries and keys rotated, where the scheme rotates."""
+
+    block: Block
+    resid_pre: Float[Tensor, "batch pos d_model"]
+    q: Float[Tensor, "batch pos head d_head"]
+    k: Float[Tensor, "batch pos head d_head"]
+    v: Float[Tensor, "batch pos head d_head"]
+    z: Float[Tensor, "batch pos head d_head"]
 
 
 class TransformerRerun:
@@ -38,28 +53,33 @@ class TransformerRerun:
     ) -> None:
         self.counter, self.site = counter, site
         self.token_ids, self.position_ids, self.attention_mask = token_ids, position_ids, attention_mask
-        self.blocks = [block for block in counter.blocks if isinstance(block, Block)]
         names = [
-            name
-            for layer in range(len(self.blocks))
-            for name in (hook_name("resid_pre", layer), *counter.qkv_hooks(layer), hook_name("z", layer))
+            (hook_name("resid_pre", layer), *counter.qkv_hooks(layer), hook_name("z", layer))
+            for layer in range(counter.cfg.n_layers)
         ]
-        self.unpatched, self.cache = counter.run_with_cache(token_ids, position_ids, attention_mask, names_filter=names)
+        self.unpatched, self.cache = run_and_keep(counter, token_ids, position_ids, attention_mask, sum(names, ()))
+        self.layers = [
+            UnpatchedLayer(block, *(self.cache[name] for name in of_layer))
+            for block, of_layer in zip(counter.blocks, names, strict=True)
+            if isinstance(block, Block)
+        ]
 
-    def logits(
-        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor] | ActivationCache, reads: Int[Tensor, "read"]
-    ) -> CellLogits:
+    def logits(self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Positions) -> CellLogits:
         """What the counter answers at the positions that are read, for each of the cells."""
         name = Site(self.site, layer).hook
         edit = _edit_pattern if self.site == "pattern" else Cells.edit
-        with self.counter.hooks(fwd_hooks=[(name, edit(cells, donor[name]))]):
+        with brief_hooks(self.counter, {name: edit(cells, donor[name])}):
             into, resid = self._patch(layer, cells)
             if cells.pos is None:
-                answers = self._run_from(into, 0, resid, reads)
-                return answers.unflatten(0, (cells.count, -1))
-            if into == len(self.blocks):
-                return _put(self.unpatched[:, reads], reads, cells.pos, self.counter.read_out(resid))
-            return self._spread(into, cells, resid, reads)
+                return self._run_from(into, 0, resid, reads).unflatten(0, (cells.count, -1))
+            if into == len(self.layers):
+                return _put(self.unpatched[:, reads], _find(cells.pos, reads), self.counter.read_out(resid))
+            first = cells.first(self.counter.cfg.causal)
+            n_before = int((reads < first).sum())
+            answers = self._spread(into, cells, resid, first, reads[n_before:]).unflatten(0, (cells.count, -1))
+        if n_before == 0:
+            return answers
+        return torch.cat([self.unpatched[:, reads[:n_before]].expand(cells.count, -1, -1, -1), answers], 2)
 
     def _patch(self, layer: int | None, cells: Cells) -> tuple[int, Stream]:
         """The stream in the cells next to the patch, and the layer that it enters.
@@ -68,42 +88,37 @@ class TransformerRerun:
         """
         if layer is None:
             return 0, self.counter.embed_tokens(cells.take(self.token_ids), cells.take(self.position_ids))
-        resid, block = cells.take(self.cache[hook_name("resid_pre", layer)]), self.blocks[layer]
+        own = self.layers[layer]
+        resid, block = cells.take(own.resid_pre), own.block
         if self.site in BEHIND_ATTENTION:
-            return layer + 1, block.finish(resid, cells.take(self.cache[hook_name("z", layer)]))
+            return layer + 1, block.finish(resid, cells.take(own.z))
         if self.site in AT_ONE_QUERY and cells.pos is not None:
-            _, k, v = (self.cache[name] for name in self.counter.qkv_hooks(layer))
-            mask = self.counter.visible_keys(k.shape[1], cells.pos, self.attention_mask)
+            mask = self.counter.visible_keys(own.k.shape[1], cells.pos, self.attention_mask)
             resid, q, _, _ = block.read(resid, self.counter.rotation_at(cells.take(self.position_ids)))
-            return layer + 1, block.finish(resid, block.attn.attend(q, k, v, mask))
+            return layer + 1, block.finish(resid, block.attn.attend(q, own.k, own.v, mask))
         return layer, resid
 
     def _spread(
-        self, layer: int, cells: Cells, resid: Float[Tensor, "batch cell d_model"], reads: Int[Tensor, "read"]
-    ) -> CellLogits:
+        self, layer: int, cells: Cells, resid: Float[Tensor, "batch cell d_model"], first: int, reads: Positions
+    ) -> Float[Tensor, "row read d_vocab"]:
         """Logits from a stream that enters the layer with another value at one position per cell."""
         assert cells.pos is not None
-        counter, block, n_pos = self.counter, self.blocks[layer], self.position_ids.shape[1]
-        first = cells.first(counter.cfg.causal)
-        everywhere = torch.arange(n_pos, device=reads.device)
-        is_last = layer == len(self.blocks) - 1
-        changed = reads[reads >= first]
-        at = changed if is_last else everywhere[first:]
-        resid, q, k, v = block.read(resid, counter.rotation_at(cells.take(self.position_ids)))
-        names = (hook_name("resid_pre", layer), *counter.qkv_hooks(layer))
-        places = (at, at, everywhere, everywhere)
-        resid, q, k, v = (
-            _put(self.cache[name][:, place], place, cells.pos, new).flatten(0, 1)
-            for name, place, new in zip(names, places, (resid, q, k, v), strict=True)
+        counter, own, n_pos = self.counter, self.layers[layer], self.position_ids.shape[1]
+        resid, q, k, v = own.block.read(resid, counter.rotation_at(cells.take(self.position_ids)))
+        is_last = layer == len(self.layers) - 1
+        at = reads if is_last else torch.arange(first, n_pos, device=reads.device)
+        in_row, among_queries = (torch.arange(cells.count, device=reads.device), cells.pos), _find(cells.pos, at)
+        k, v = (_put(rows, in_row, new).flatten(0, 1) for rows, new in ((own.k, k), (own.v, v)))
+        resid, q = (
+            _put(rows[:, at], among_queries, new).flatten(0, 1) for rows, new in ((own.resid_pre, resid), (own.q, q))
         )
         padding = None if self.attention_mask is None else self.attention_mask.repeat(cells.count, 1)
-        resid = block.finish(resid, block.attn.attend(q, k, v, counter.visible_keys(n_pos, at, padding)))
-        answers = counter.read_out(resid) if is_last else self._run_from(layer + 1, first, resid, changed)
-        before = self.unpatched[:, reads[reads < first]].expand(cells.count, -1, -1, -1)
-        return torch.cat([before, answers.unflatten(0, (cells.count, -1))], 2)
+        z = own.block.attn.attend(q, k, v, counter.visible_keys(n_pos, at, padding))
+        resid = own.block.finish(resid, z)
+        return counter.read_out(resid) if is_last else self._run_from(layer + 1, first, resid, reads)
 
     def _run_from(
-        self, layer: int, first: int, resid: Float[Tensor, "row later d_model"], reads: Int[Tensor, "read"]
+        self, layer: int, first: int, resid: Float[Tensor, "row later d_model"], reads: Positions
     ) -> Float[Tensor, "row read d_vocab"]:
         return self.counter.run_from(layer, first, resid, self.position_ids, self.cache, self.attention_mask, reads)
 
@@ -114,14 +129,17 @@ def _edit_pattern(cells: Cells, donor: Float[Tensor, "batch head query key"]) ->
     return lambda pattern, hook: edit(pattern.transpose(1, 2)).transpose(1, 2)
 
 
-def _put(
-    rows: Float[Tensor, "batch place ..."],
-    places: Int[Tensor, "place"],
-    pos: Int[Tensor, "cell"],
-    new: Float[Tensor, "batch cell ..."],
-) -> Float[Tensor, "cell batch place ..."]:
-    """The rows once for each cell, with the cell's new value where its position is among the places."""
-    copies = rows.expand(len(pos), *rows.shape).clone()
+def _find(pos: Int[Tensor, "cell"], places: Int[Tensor, "place"]) -> Where:
+    """The cells whose position is among the places, and where it is there."""
     cell, place = (pos[:, None] == places).nonzero(as_tuple=True)
+    return cell, place
+
+
+def _put(
+    rows: Float[Tensor, "batch place ..."], where: Where, new: Float[Tensor, "batch cell ..."]
+) -> Float[Tensor, "cell batch place ..."]:
+    """The rows once for each cell, with the cell's new value where `where` says."""
+    copies = rows.expand(new.shape[1], *rows.shape).clone()
+    cell, place = where
     copies[cell, :, place] = new[:, cell].transpose(0, 1)
     return copies

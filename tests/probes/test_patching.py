@@ -129,8 +129,9 @@ def test_reusing_one_position_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) 
     """The mutant takes the patched position's own key and value from the unpatched run."""
     put = rerun_transformer._put
 
-    def mutant(rows: Tensor, places: Tensor, pos: Tensor, new: Tensor) -> Tensor:
-        return put(rows, places, pos, rows[:, pos] if rows.ndim == 4 and len(places) == N_POS else new)
+    def mutant(rows: Tensor, where: tuple[Tensor, Tensor], new: Tensor) -> Tensor:
+        is_key_or_value = rows.ndim == 4 and rows.shape[1] == N_POS
+        return put(rows, where, rows[:, where[1]] if is_key_or_value else new)
 
     monkeypatch.setattr(rerun_transformer, "_put", mutant)
     ours, theirs = both_ways(lively(position="ape"), "resid_pre")
