@@ -35,7 +35,7 @@ Heads = Float[Tensor, "batch pos head d_head"]
 Queries = Float[Tensor, "batch query head d_head"]
 Keys = Float[Tensor, "batch key head d_head"]
 Mask = Bool[Tensor, "#batch 1 #query key"]  # True where a query may look
-Rotation = tuple[Float[Tensor, "batch pos 1 d_head"], Float[Tensor, "batch pos 1 d_head"]]  # cos and sin
+Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_head"]]  # cos and sin
 
 
 class KeysValues(NamedTuple):
@@ -207,8 +207,8 @@ class MLP(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         pre = self.hook_pre(F.linear(x, self.W_in.T, self.b_in))
-        # In place, where no one holds it: the widest tensor of a block would leave the processor's cache.
-        post = self.hook_post(F.relu(pre, inplace=not listening(self.hook_pre)))
+        # In place, where neither a hook nor a gradient needs it: two of these wide tensors leave the processor's cache.
+        post = self.hook_post(F.relu(pre, inplace=not (pre.requires_grad or listening(self.hook_pre))))
         return F.linear(post, self.W_out.T, self.b_out)
 
 
