@@ -25,6 +25,7 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import TransformerConfig
 from models.counter import Counter, Logits, PositionIds, State, TokenIds, listening, normal_
+from models.errors import CountLensError
 from models.hooks import hook_name
 from models.schemes import SCHEMES, rotary_angles, rotate
 
@@ -355,7 +356,14 @@ class Transformer(Counter):
         copies of the rows, each edited in another way, copy after copy. `reads` restricts the logits to some of the
         places, in ascending order and none before `first`.
         """
-        copies, n_pos = len(resid) // len(position_ids), position_ids.shape[1]
+        (n_rows, n_pos), copies = position_ids.shape, len(resid) // len(position_ids)
+        if resid.shape[:2] != (copies * n_rows, n_pos - first):
+            raise CountLensError(
+                f"resid has {len(resid)} rows of {resid.shape[1]} positions: a run of {n_rows} rows from position "
+                f"{first} of {n_pos} on takes {n_pos - first}, and {n_rows} rows or several copies of them"
+            )
+        if first and not self.cfg.causal:
+            raise CountLensError(f"this counter also sees later tokens: run it from position 0, not from {first}")
         rotation = self.rotation_at(position_ids[:, first:], copies)
         if attention_mask is not None and copies > 1:
             attention_mask = attention_mask.repeat(copies, 1)

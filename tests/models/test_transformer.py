@@ -126,6 +126,19 @@ def test_copies_of_padded_rows_keep_their_padding_out() -> None:
     assert (counter(token_ids, position_ids)[1:, reads] - expected[1:, reads]).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize(
+    ("causal", "n_rows", "first", "message"),
+    [
+        (True, 4, 6, r"4 rows of 13 positions: a run of 4 rows from position 6 of 20 on takes 14"),
+        (True, 5, 7, r"5 rows of 13 positions: .* takes 13, and 4 rows or several copies"),
+        (False, 4, 7, r"also sees later tokens: run it from position 0, not from 7"),
+    ],
+)
+def test_a_stream_that_does_not_fit_its_rows_is_refused(causal: bool, n_rows: int, first: int, message: str) -> None:
+    with pytest.raises(CountLensError, match=message):
+        lively("ape", causal).run_from(1, first, torch.zeros(n_rows, 13, 64), inputs()[1], {})
+
+
 def test_hooks_fire_in_a_run_that_is_taken_up_and_only_for_what_it_computes() -> None:
     counter = lively("rope")
     token_ids, position_ids = inputs()
