@@ -84,7 +84,8 @@ class TransformerRerun:
     def _patch(self, layer: int | None, cells: Cells) -> tuple[int, Stream]:
         """The stream in the cells next to the patch, and the layer that it enters.
 
-        Where the patch is in a layer's input, keys or values, this is still the unpatched one: the hook fires there.
+        Where one position of a layer's input, keys or values is patched, this is still the unpatched one: the hook
+        fires when the layer reads it.
         """
         if layer is None:
             return 0, self.counter.embed_tokens(cells.take(self.token_ids), cells.take(self.position_ids))
@@ -92,7 +93,10 @@ class TransformerRerun:
         resid, block = cells.take(own.resid_pre), own.block
         if self.site in BEHIND_ATTENTION:
             return layer + 1, block.finish(resid, cells.take(own.z))
-        if self.site in AT_ONE_QUERY and cells.pos is not None:
+        if cells.pos is None:  # the hook wants whole rows, also where no one reads the logits
+            mask = self.counter.visible_keys(own.k.shape[1], None, self._padding(cells))
+            return layer + 1, block(resid, self.counter.rotation_at(self.position_ids, cells.count), mask)
+        if self.site in AT_ONE_QUERY:
             mask = self.counter.visible_keys(own.k.shape[1], cells.pos, self.attention_mask)
             resid, q, _, _ = block.read(resid, self.counter.rotation_at(cells.take(self.position_ids)))
             return layer + 1, block.finish(resid, block.attn.attend(q, own.k, own.v, mask))
@@ -112,10 +116,12 @@ class TransformerRerun:
         resid, q = (
             _put(rows[:, at], among_queries, new).flatten(0, 1) for rows, new in ((own.resid_pre, resid), (own.q, q))
         )
-        padding = None if self.attention_mask is None else self.attention_mask.repeat(cells.count, 1)
-        z = own.block.attn.attend(q, k, v, counter.visible_keys(n_pos, at, padding))
+        z = own.block.attn.attend(q, k, v, counter.visible_keys(n_pos, at, self._padding(cells)))
         resid = own.block.finish(resid, z)
         return counter.read_out(resid) if is_last else self._run_from(layer + 1, first, resid, reads)
+
+    def _padding(self, cells: Cells) -> Bool[Tensor, "row pos"] | None:
+        return None if self.attention_mask is None else self.attention_mask.repeat(cells.count, 1)
 
     def _run_from(
         self, layer: int, first: int, resid: Float[Tensor, "row later d_model"], reads: Positions

@@ -292,6 +292,22 @@ def test_reading_few_positions_changes_no_number(position: str, site: str) -> No
     np.testing.assert_allclose(few.values, everything.values, atol=1e-5)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("site", ["resid_pre", "resid_post", "q", "rot_q", "k", "v", "pattern", "z"])
+def test_nor_does_it_where_a_patch_takes_all_positions(site: str, causal: bool) -> None:
+    counter = lively(position="rope", causal=causal, n_layers=2)
+    clean, corrupted = pair()
+    for axes in (("layer",), ("layer", "head")) if "resid" not in site else (("layer",),):
+        everything = activation_patch(
+            counter, clean, corrupted, site, lambda logits: (logits[:, [1, 4]] * WEIGHTS[:, [1, 4]]).sum(), axes=axes
+        )
+        few = activation_patch(
+            counter, clean, corrupted, site, lambda logits: (logits * WEIGHTS[:, [1, 4]]).sum(), axes=axes, at=[1, 4]
+        )
+        np.testing.assert_allclose(few.values, everything.values, atol=1e-5)
+        assert np.abs(everything.change).max() > 1e-3
+
+
 def test_a_whole_clean_stream_restores_everything() -> None:
     clean, corrupted = pair()
     corrupted = replace(corrupted, position_ids=clean.position_ids)
