@@ -34,7 +34,8 @@ def describe_task(task: Task, tokens: int = 12) -> dict[str, Any]:
     """A task's parameters and the beginning of a row of each kind; label -1 is not scored."""
     examples = []
     for split in ("ind", "aux") if task.has_auxiliary else ("ind",):
-        row = task.sample(split, 1, torch.Generator().manual_seed(1)).token_ids
+        rows = task.sample(split, 16, torch.Generator().manual_seed(1))
+        row = rows.token_ids[rows.lengths.argmax()][None]
         labels = task.label(row)
         examples.append([task.vocab.decode(ids[0, :tokens].tolist()) for ids in (row, labels)])
     return {

@@ -74,8 +74,9 @@ def test_eval_scores_a_data_file(run: Path, tmp_path: Path, capsys: pytest.Captu
     data = tmp_path / "rows.jsonl"
     data.write_text('[["a", "a"], ["1", "2"]]\n[["a"], ["1"]]\n')
     scores = json.loads(printed(capsys, "eval", run, "--data", data, "--json"))
-    assert set(scores) == {"accuracy", "scored", "lines"}
+    assert set(scores) == {"accuracy", "scored", "lines", "extrapolation", "extrapolation_scored"}
     assert (scores["scored"], scores["lines"]) == (3, 2)
+    assert (scores["extrapolation"], scores["extrapolation_scored"]) == (None, 0)
     assert "3 scored tokens in 2 lines" in printed(capsys, "eval", run, "--data", data)
 
 
