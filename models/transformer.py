@@ -3,27 +3,56 @@
 Structure (paper, section 3.2): pre-LN GPT-2 blocks, ReLU, final LN, untied unembedding without bias; the
 attention scores of layer l are divided by sqrt(d_head) and by l + 1. Whoever listens at the scores or the
 pattern gets explicit attention; with nobody there it is fused. The numbers are the same.
+
+A block is three steps, and only the middle one mixes positions: `Block.read` gives queries, keys and values,
+`Attention.attend` gives z, `Block.finish` gives the residual stream behind the block. So a run can be taken up at any
+layer and position, with the keys and values of earlier positions given: `Transformer.run_from`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from transformer_lens import ActivationCache
 from transformer_lens.hook_points import HookPoint
 
 from models.config import TransformerConfig
 from models.counter import Counter, Logits, PositionIds, State, TokenIds, listening, normal_
+from models.errors import CountLensError
+from models.hooks import hook_name
 from models.schemes import SCHEMES, rotary_angles, rotate
 
 Stream = Float[Tensor, "batch pos d_model"]
 SplitStream = Float[Tensor, "batch pos head d_model"]
+AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  # one for all, or for q, k and v
 Heads = Float[Tensor, "batch pos head d_head"]
+Queries = Float[Tensor, "batch query head d_head"]
+Keys = Float[Tensor, "batch key head d_head"]
 Mask = Bool[Tensor, "#batch 1 #query key"]  # True where a query may look
+Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_head"]]  # cos and sin
+
+
+class KeysValues(NamedTuple):
+    """The keys (rotated, where the scheme rotates) and values of some positions."""
+
+    keys: Heads
+    values: Heads
+
+    def followed_by(self, keys: Heads, values: Heads) -> tuple[Keys, Keys]:
+        """These and then those of later positions, which may be of several copies of the rows, copy after copy."""
+        copies = len(keys) // len(self.keys)
+        k, v = (
+            torch.cat([past.expand(copies, *past.shape), new.unflatten(0, (copies, -1))], 2).flatten(0, 1)
+            for past, new in zip(self, (keys, values), strict=True)
+        )
+        return k, v
 
 
 # Hook points that fire only while a switch of the config is on.
@@ -102,63 +131,69 @@ class Attention(nn.Module):
             self.hook_rot_k = HookPoint()
             self.hook_rot_q = HookPoint()
 
-    def forward(
-        self,
-        inputs: tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream],
-        rotation: tuple[Tensor, Tensor] | None,
-        mask: Mask | None,
-    ) -> Stream:
-        query, key, value = self._project(inputs)
+    def project(self, x: Stream | SplitStream, kinds: str) -> tuple[Heads, ...]:
+        """What some of W_Q, W_K and W_V make of each position, such as keys and values for "KV"; not yet rotated."""
+        weights, biases = ([getattr(self, f"{name}_{kind}") for kind in kinds] for name in "Wb")
+        if x.ndim == 4:
+            (weight,), (bias,) = weights, biases
+            return (einsum(x, weight, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + bias,)
+        # One matrix product for all: the copy of the weights is far cheaper than more calls.
+        weight = rearrange(torch.cat(weights), "heads d_model d_head -> (heads d_head) d_model")
+        projected = F.linear(x, weight, torch.cat(biases).flatten())
+        return projected.unflatten(-1, (len(kinds), self.cfg.n_heads, self.cfg.d_head)).unbind(2)
+
+    def qkv(
+        self, inputs: AttentionInputs, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
+    ) -> tuple[Queries, Heads, Heads]:
+        """Queries (all, unless given), keys and values, rotated where the scheme rotates."""
+        if len(inputs) == 1 and queries is None:
+            query, key, value = self.project(inputs[0], "QKV")
+        elif len(inputs) == 1:
+            ((query,), (key, value)) = self.project(inputs[0][:, queries], "Q"), self.project(inputs[0], "KV")
+        else:
+            at = slice(None) if queries is None else queries
+            split = (inputs[0][:, at], *inputs[1:])
+            query, key, value = (self.project(x, kind)[0] for x, kind in zip(split, "QKV", strict=True))
         q, k, v = self.hook_q(query), self.hook_k(key), self.hook_v(value)
         if rotation is not None:
-            q, k = self.hook_rot_q(rotate(q, *rotation)), self.hook_rot_k(rotate(k, *rotation))
-        z = self.hook_z(self._attend(q, k, v, mask))
-        if self.cfg.use_attn_result:
-            result = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model")
-            return self.hook_result(result).sum(-2) + self.b_O
-        return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
+            cos, sin = rotation if queries is None else (angle[:, queries] for angle in rotation)
+            q, k = self.hook_rot_q(rotate(q, cos, sin)), self.hook_rot_k(rotate(k, *rotation))
+        return q, k, v
 
-    def _project(
-        self, inputs: tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]
-    ) -> tuple[Heads, Heads, Heads]:
-        weights, biases = (self.W_Q, self.W_K, self.W_V), (self.b_Q, self.b_K, self.b_V)
-        if len(inputs) == 3:
-            query, key, value = (
-                einsum(x, weight, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + bias
-                for x, weight, bias in zip(inputs, weights, biases, strict=True)
-            )
-            return query, key, value
-        # One matrix product for all three: the copy of the weights is far cheaper than two more calls.
-        weight = rearrange(torch.cat(weights), "heads d_model d_head -> (heads d_head) d_model")
-        projected = F.linear(inputs[0], weight, torch.cat(biases).flatten())
-        query, key, value = projected.unflatten(-1, (3, self.cfg.n_heads, self.cfg.d_head)).unbind(2)
-        return query, key, value
-
-    def _attend(self, q: Heads, k: Heads, v: Heads, mask: Mask | None) -> Heads:
+    def attend(self, q: Queries, k: Keys, v: Keys, mask: Mask | None) -> Queries:
+        """z; without a mask, queries and keys are of the same positions and the config says who sees what."""
         if listening(self.hook_attn_scores, self.hook_pattern):
             scores = einsum(q, k, "batch query head d_head, batch key head d_head -> batch head query key")
-            allowed = self._allowed(scores, mask)
             scores = scores * self.score_scale
-            if allowed is not None:
-                scores = scores.masked_fill(~allowed, -torch.inf)
+            if mask is None and self.cfg.causal:
+                mask = causal_mask(q.shape[1], q.device)
+            if mask is not None:
+                scores = scores.masked_fill(~mask, -torch.inf)
             pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
             return einsum(pattern, v, "batch head query key, batch key head d_head -> batch query head d_head")
         fused = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             k.transpose(1, 2),
             v.transpose(1, 2),
-            attn_mask=None if mask is None else self._allowed(q[..., 0, :], mask),
+            attn_mask=mask,
             is_causal=self.cfg.causal and mask is None,
             scale=self.score_scale,
         )
         return fused.transpose(1, 2)
 
-    def _allowed(self, x: Tensor, mask: Mask | None) -> Mask | None:
-        if not self.cfg.causal:
-            return mask
-        n_pos = x.shape[-2]
-        causal = torch.ones(n_pos, n_pos, dtype=torch.bool, device=x.device).tril()[None, None]
-        return causal if mask is None else causal & mask
+    def write(self, z: Heads) -> Stream:
+        """What the heads add to the residual stream."""
+        z = self.hook_z(z)
+        if self.cfg.use_attn_result:
+            result = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model")
+            return self.hook_result(result).sum(-2) + self.b_O
+        return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
+
+
+def causal_mask(n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None) -> Mask:
+    """Each query (all, unless given) may look at keys up to its own position."""
+    keys = torch.arange(n_pos, device=device)
+    return (keys <= (keys if queries is None else queries)[:, None])[None, None]
 
 
 class MLP(nn.Module):
@@ -173,7 +208,9 @@ class MLP(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         pre = self.hook_pre(F.linear(x, self.W_in.T, self.b_in))
-        return F.linear(self.hook_post(F.relu(pre)), self.W_out.T, self.b_out)
+        # In place, where neither a hook nor a gradient needs it: two of these wide tensors leave the processor's cache.
+        post = self.hook_post(F.relu(pre, inplace=not (pre.requires_grad or listening(self.hook_pre))))
+        return F.linear(post, self.W_out.T, self.b_out)
 
 
 class Block(nn.Module):
@@ -197,15 +234,40 @@ class Block(nn.Module):
         self.hook_resid_mid = HookPoint()
         self.hook_resid_post = HookPoint()
 
-    def forward(self, resid: Stream, rotation: tuple[Tensor, Tensor] | None, mask: Mask | None) -> Stream:
+    def forward(
+        self,
+        resid: Stream,
+        rotation: Rotation | None,
+        mask: Mask | None,
+        past: KeysValues | None = None,
+        queries: Int[Tensor, "query"] | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """The residual stream behind the block, from that before it.
+
+        `past` holds the keys and values of earlier positions, where `resid` does not begin at the first one.
+        `queries` are the places in `resid` whose stream is wanted: all, unless given.
+        """
+        resid_pre, q, k, v = self.read(resid, rotation, queries)
+        if past is not None:
+            k, v = past.followed_by(k, v)
+        return self.finish(resid_pre, self.attn.attend(q, k, v, mask))
+
+    def read(
+        self, resid: Stream, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
+    ) -> tuple[Float[Tensor, "batch query d_model"], Queries, Heads, Heads]:
+        """The stream and the queries at the places that are wanted, keys and values at all."""
         resid_pre = self.hook_resid_pre(resid)
-        attn_out = self.hook_attn_out(self.attn(self._attention_inputs(resid_pre), rotation, mask))
-        resid_mid = self.hook_resid_mid(resid_pre + attn_out)
+        q, k, v = self.attn.qkv(self._attention_inputs(resid_pre), rotation, queries)
+        return resid_pre if queries is None else resid_pre[:, queries], q, k, v
+
+    def finish(self, resid_pre: Stream, z: Heads) -> Stream:
+        """The stream behind the block, from that before it and z at the same positions."""
+        resid_mid = self.hook_resid_mid(resid_pre + self.hook_attn_out(self.attn.write(z)))
         mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
         mlp_out = self.hook_mlp_out(self.mlp(self.ln2(mlp_in)))
         return self.hook_resid_post(resid_mid + mlp_out)
 
-    def _attention_inputs(self, resid: Stream) -> tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]:
+    def _attention_inputs(self, resid: Stream) -> AttentionInputs:
         if not (self.cfg.use_attn_in or self.cfg.use_split_qkv_input):
             return (self.ln1(resid),)
         per_head = resid.unsqueeze(-2).expand(-1, -1, self.cfg.n_heads, -1)
@@ -268,19 +330,84 @@ class Transformer(Counter):
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
     ) -> Logits:
+        return self.run_from(0, 0, self.embed_tokens(token_ids, position_ids), position_ids, {}, attention_mask)
+
+    def embed_tokens(self, token_ids: TokenIds, position_ids: PositionIds) -> Stream:
+        """The residual stream that enters the first block."""
         resid = self.hook_embed(self.embed(token_ids))
-        if self.scheme.table is not None:
-            resid = resid + self.hook_pos_embed(self.pos_embed(position_ids))
-        rotation = None
-        if self.scheme.rotary:
-            rotation = (
-                self.rotary_cos[position_ids].unsqueeze(-2),
-                self.rotary_sin[position_ids].unsqueeze(-2),
+        if self.scheme.table is None:
+            return resid
+        return resid + self.hook_pos_embed(self.pos_embed(position_ids))
+
+    def run_from(
+        self,
+        layer: int,
+        first: int,
+        resid: Float[Tensor, "row later d_model"],
+        position_ids: PositionIds,
+        cache: Mapping[str, Tensor] | ActivationCache,
+        attention_mask: Bool[Tensor, "batch pos"] | None = None,
+        reads: Int[Tensor, "query"] | None = None,
+    ) -> Float[Tensor, "row query d_vocab"]:
+        """Logits at all places from `first` on, from the residual stream that enters a layer there.
+
+        `position_ids` and `attention_mask` are of whole rows, and `cache` is of a run of them: it gives the keys and
+        values of the places before `first` (`qkv_hooks`), and may be empty if there are none. `resid` can hold several
+        copies of the rows, each edited in another way, copy after copy. `reads` restricts the logits to some of the
+        places, in ascending order and none before `first`.
+        """
+        (n_rows, n_pos), copies = position_ids.shape, len(resid) // len(position_ids)
+        if resid.shape[:2] != (copies * n_rows, n_pos - first):
+            raise CountLensError(
+                f"resid has {len(resid)} rows of {resid.shape[1]} positions: a run of {n_rows} rows from position "
+                f"{first} of {n_pos} on takes {n_pos - first}, and {n_rows} rows or several copies of them"
             )
-        mask = None if attention_mask is None else attention_mask[:, None, None, :]
-        for block in self.blocks:
-            resid = block(resid, rotation, mask)
+        if first and not self.cfg.causal:
+            raise CountLensError(f"this counter also sees later tokens: run it from position 0, not from {first}")
+        rotation = self.rotation_at(position_ids[:, first:], copies)
+        if attention_mask is not None and copies > 1:
+            attention_mask = attention_mask.repeat(copies, 1)
+        everywhere = torch.arange(first, n_pos, device=resid.device) if first else None
+        queries = None if reads is None or len(reads) == n_pos - first else reads - first
+        for number, block in enumerate(islice(self.blocks, layer, None), layer):
+            past = self._past(cache, number, first) if first else None
+            if queries is None or number < self.cfg.n_layers - 1:
+                resid = block(resid, rotation, self.visible_keys(n_pos, everywhere, attention_mask), past)
+            else:
+                resid = block(resid, rotation, self.visible_keys(n_pos, reads, attention_mask), past, queries)
+        if queries is not None and layer == self.cfg.n_layers:
+            resid = resid[:, queries]
+        return self.read_out(resid)
+
+    def read_out(self, resid: Stream) -> Logits:
+        """Logits from the residual stream behind the last block."""
         return self.unembed(self.ln_final(resid))
+
+    def rotation_at(self, position_ids: PositionIds, copies: int = 1) -> Rotation | None:
+        """By what queries and keys turn in so many copies of rows at these ids; None unless the scheme rotates."""
+        if not self.scheme.rotary:
+            return None
+        position_ids = position_ids.repeat(copies, 1)
+        return self.rotary_cos[position_ids].unsqueeze(-2), self.rotary_sin[position_ids].unsqueeze(-2)
+
+    def visible_keys(
+        self, n_pos: int, queries: Int[Tensor, "query"] | None, attention_mask: Bool[Tensor, "batch key"] | None
+    ) -> Mask | None:
+        """Which of the keys of whole rows these queries (all, if None) may look at; None if `attend` knows it."""
+        padding = None if attention_mask is None else attention_mask[:, None, None, :]
+        if not self.cfg.causal or (padding is None and queries is None):
+            return padding
+        causal = causal_mask(n_pos, self.embed.W_E.device, queries)
+        return causal if padding is None else causal & padding
+
+    def qkv_hooks(self, layer: int) -> tuple[str, str, str]:
+        """The hook points of queries, keys and values as attention gets them: rotated, where the scheme rotates."""
+        turned = "rot_" if self.scheme.rotary else ""
+        return hook_name(f"{turned}q", layer), hook_name(f"{turned}k", layer), hook_name("v", layer)
+
+    def _past(self, cache: Mapping[str, Tensor] | ActivationCache, layer: int, first: int) -> KeysValues:
+        keys, values = (cache[name][:, :first] for name in self.qkv_hooks(layer)[1:])
+        return KeysValues(keys, values)
 
     def init_weights(self, generator: torch.Generator) -> None:
         """GPT-2's: N(0, init_std), outputs of a block divided by sqrt(2 * n_layers), biases 0, norms 1.

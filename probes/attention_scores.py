@@ -85,21 +85,15 @@ def _queries_and_keys(
     counter: Transformer, token_ids: Ids, n_pids: int
 ) -> tuple[Float[Tensor, "token pid head d_head"], Float[Tensor, "token pid head d_head"]]:
     """What layer 0 makes of each token at each PID, rotated where the scheme rotates."""
-    block = counter.blocks[0]
-    assert isinstance(block, Block)
-    pids = torch.arange(n_pids, device=token_ids.device)
-    resid = counter.embed(token_ids[:, None])
-    if counter.scheme.table is not None:
-        resid = resid + counter.pos_embed(pids[None])
-    normed = block.ln1(resid)
-    q, k = (
-        einsum(normed, weight, "token pid d_model, head d_model d_head -> token pid head d_head") + bias
-        for weight, bias in ((block.attn.W_Q, block.attn.b_Q), (block.attn.W_K, block.attn.b_K))
-    )
-    if counter.scheme.rotary:
-        ids = pids.expand(len(token_ids), -1)
-        turn = counter.rotary_cos[ids].unsqueeze(-2), counter.rotary_sin[ids].unsqueeze(-2)
-        q, k = (rotate(x.expand(-1, n_pids, -1, -1), *turn) for x in (q, k))
+    block = _first_block(counter)
+    pids = torch.arange(n_pids, device=token_ids.device).expand(len(token_ids), -1)
+    # What rotates adds no position to the stream: one projection does for all PIDs.
+    added = pids[:, :1] if counter.scheme.rotary else pids
+    resid = counter.embed_tokens(token_ids[:, None].expand_as(added), added)
+    q, k = block.attn.project(block.ln1(resid), "QK")
+    rotation = counter.rotation_at(pids)
+    if rotation is not None:
+        q, k = (rotate(x.expand(-1, n_pids, -1, -1), *rotation) for x in (q, k))
     return q, k
 
 
@@ -115,7 +109,7 @@ def _by_difference(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
     if not counter.scheme.rotary:  # all differences are one
         weights = weights.sum()[None]
     share = weights / weights.sum()
-    scores = scores * _score_scale(counter)
+    scores = scores * _first_block(counter).attn.score_scale
     mean = scores @ share
     return mean, ((scores - mean[..., None]).square() @ share).sqrt()
 
@@ -128,7 +122,7 @@ def _by_pair(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
     """
     n, causal = counter.cfg.max_position, counter.cfg.causal
     q, k = _queries_and_keys(counter, token_ids, n)
-    q = rearrange(q * _score_scale(counter), "source query head d -> head source query d").contiguous()
+    q = rearrange(q * _first_block(counter).attn.score_scale, "source query head d -> head source query d").contiguous()
     k = rearrange(k, "target key head d -> head target key d").contiguous()
     allowed = torch.ones(n, n, device=q.device, dtype=q.dtype)
     share = (allowed.tril() if causal else allowed).flatten() / n_pid_pairs(counter)
@@ -143,10 +137,10 @@ def _by_pair(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
     return mean, variance.sqrt()
 
 
-def _score_scale(counter: Transformer) -> float:
+def _first_block(counter: Transformer) -> Block:
     block = counter.blocks[0]
     assert isinstance(block, Block)
-    return block.attn.score_scale
+    return block
 
 
 def sampled_moments(

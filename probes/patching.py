@@ -3,10 +3,10 @@
 *Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
 *noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
 position and head of a site. The sites and their axes are in `probes.patching_cells`, the metrics in
-`probes.patching_metrics`; `probes.tl_patching` has the same under TransformerLens' names and with its arguments.
+`probes.patching_metrics`. Grids are those of `transformer_lens.patching`, number by number.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import ActivationCache
 
 from models.counter import Counter, Logits, listening
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from models.transformer import Transformer
+from probes.brief_hooks import run_and_keep
 from probes.patching_cells import Cells, chunks, grid_axes, source_hook
 from probes.patching_metrics import Metric, Scorer, positions, scorer
 from probes.rerun_recurrent import RecurrentRerun
@@ -31,7 +31,6 @@ from probes.result import Result, Verdict
 from probes.rows import evaluating
 from training.batches import Batch
 
-Activations: TypeAlias = Mapping[str, Tensor] | ActivationCache  # by hook point
 Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
 NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
@@ -150,44 +149,23 @@ def activation_patch(
     `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates, such as
     `{"layer": [1]}`. `at` are the positions whose logits the metric gets: all, unless given.
     """
-    check_pair(clean, corrupted)
+    _check_pair(clean, corrupted)
     grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, only or {})
-    names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
-    return patch_grid(counter, clean, corrupted, site, metric, direction, grid, at, names)
-
-
-def patch_grid(
-    counter: Counter,
-    clean: Batch,
-    corrupted: Batch,
-    site: str,
-    metric: str | Metric,
-    direction: str,
-    grid: dict[str, tuple[int, ...]],
-    at: Sequence[int] | None,
-    names: Sequence[str],
-    made: Callable[[Rerun, Activations], Mapping[str, Tensor]] | None = None,
-    label: str | None = None,
-) -> PatchGrid:
-    """The metric at every cell of a grid, patched with the donor's activations or with what is `made` of them.
-
-    `names` are the hook points at which the donor is read, `label` is how the result calls the site.
-    """
     if direction not in DIRECTIONS:
         raise unknown("direction", direction, DIRECTIONS)
     donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
-    check_unhooked(counter)
+    _check_unhooked(counter)
     with _quiet(counter):
-        donor_logits, cache = _run(counter, donor, site, names)
+        names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
+        donor_logits, cache = _run(counter, donor, names)
         rerun = _rerun(counter, receiver, site)
         both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
         score = scorer(metric, clean, corrupted, both[True], at)
         unpatched = {is_clean: score(logits[None, :, score.reads])[0] for is_clean, logits in both.items()}
-        values = cache if made is None else made(rerun, cache)
-        by_row = sweep(rerun, grid, values, score, counter.cfg.causal)
+        by_row = _sweep(rerun, grid, cache, score, counter.cfg.causal)
     n_rows = by_row.shape[-1]
     return PatchGrid(
-        site=label or site,
+        site=site,
         metric=score.name,
         direction=direction,
         axes=grid,
@@ -209,14 +187,14 @@ def patched_logits(
     at: Sequence[int] | None = None,
 ) -> Logits:
     """The receiver's logits, at the positions `at`, with one activation of the donor's in its place."""
-    check_pair(donor, receiver)
+    _check_pair(donor, receiver)
     chosen = {"layer": layer, "pos": pos, "head": head}
     only = {axis: [index] for axis, index in chosen.items() if index is not None}
     n_pos = receiver.token_ids.shape[1]
     grid = grid_axes(counter, site, n_pos, list(only), only)
-    check_unhooked(counter)
+    _check_unhooked(counter)
     with _quiet(counter):
-        _, cache = _run(counter, donor, site, [source_hook(site, layer)])
+        _, cache = _run(counter, donor, [source_hook(site, layer)])
         rerun = _rerun(counter, receiver, site)
         reads = torch.tensor(positions(at, n_pos), device=counter.device)
         index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
@@ -224,10 +202,10 @@ def patched_logits(
         return rerun.logits(layer, cells, cache, reads)[0]
 
 
-def sweep(
+def _sweep(
     rerun: Rerun,
     grid: Mapping[str, Sequence[int]],
-    donor: Activations,
+    donor: Mapping[str, Tensor],
     score: Scorer,
     causal: bool,
 ) -> Float[Tensor, "*axes row"]:
@@ -240,7 +218,7 @@ def sweep(
     return torch.cat(found).reshape(*(len(places) for places in grid.values()), -1)
 
 
-def check_pair(clean: Batch, corrupted: Batch) -> None:
+def _check_pair(clean: Batch, corrupted: Batch) -> None:
     """Refuses batches whose rows are not pairs of equally long ones."""
     one, other = tuple(clean.token_ids.shape), tuple(corrupted.token_ids.shape)
     if one[1] != other[1]:
@@ -252,7 +230,7 @@ def check_pair(clean: Batch, corrupted: Batch) -> None:
         raise CountLensError(f"{one[0]} clean rows and {other[0]} corrupted ones: give a partner to each row")
 
 
-def check_unhooked(counter: Counter) -> None:
+def _check_unhooked(counter: Counter) -> None:
     """Refuses a counter that somebody has left hooks on: a sweep would not pass through them all."""
     hooked = [name for name, point in counter.hook_dict.items() if listening(point)]
     if hooked:
@@ -264,23 +242,19 @@ def _quiet(counter: Counter) -> AbstractContextManager[Any]:
     return evaluating(counter) if counter.training else torch.inference_mode()
 
 
-def _run(counter: Counter, batch: Batch, site: str, names: Sequence[str]) -> tuple[Logits, Activations]:
+def _run(counter: Counter, batch: Batch, names: Sequence[str]) -> tuple[Logits, dict[str, Tensor]]:
     """A donor's logits and its activations at these hook points."""
-    if isinstance(counter, Transformer):
-        run = _rerun(counter, batch, site)
-        return run.unpatched, run.cache
-    return counter.run_with_cache(batch.token_ids, batch.position_ids, names_filter=list(names))
+    return run_and_keep(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), names)
 
 
 def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
-    return rerun_of(counter, batch.token_ids, batch.position_ids, batch.attention_mask, site)
-
-
-def rerun_of(
-    counter: Counter, token_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None, site: str
-) -> Rerun:
     """What runs a counter again behind a patch of this site."""
     if isinstance(counter, Recurrent):
-        return RecurrentRerun(counter, token_ids, position_ids, site)
+        return RecurrentRerun(counter, batch.token_ids, batch.position_ids, site)
     assert isinstance(counter, Transformer)
-    return TransformerRerun(counter, token_ids, position_ids, None if counter.cfg.causal else attention_mask, site)
+    return TransformerRerun(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), site)
+
+
+def _padding(counter: Counter, batch: Batch) -> Bool[Tensor, "batch pos"] | None:
+    """False at padding, for counters that would see it."""
+    return None if counter.cfg.causal else batch.attention_mask

@@ -7,11 +7,12 @@ head    q, k, v, rot_q, rot_k, z, pattern            all heads at once
 src     pattern                                      the whole row of weights of a query (`pos`)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from models.counter import Counter
@@ -87,24 +88,33 @@ class Cells:
         """The first position that can change."""
         return int(self.pos.min()) if causal and self.pos is not None else 0
 
-    def values(self, receiver: Tensor, donor: Tensor) -> Float[Tensor, "cell batch ..."]:
-        """What the patched activations are: at the cell's position, or in the whole row where a cell has none.
+    def take(self, rows: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "..."]:
+        """What there is of rows in the cells: [batch, cell, ...], or [(cell batch), pos, ...] where cells have no pos.
 
-        Both are [batch, pos, ...], with heads (and then sources) right after.
+        What treats each position by itself does not mind which of the two it gets.
         """
-        cell = torch.arange(self.count, device=receiver.device)
-        if self.pos is not None:
-            old, new = (tensor.transpose(0, 1)[self.pos] for tensor in (receiver, donor))
-        else:
-            old, new = (tensor.expand(self.count, *tensor.shape) for tensor in (receiver, donor))
-        if self.head is None and self.src is None:
-            return new
-        # One head (and source) of the donor among the others of the receiver.
-        old, new = (tensor if self.pos is None else tensor.unsqueeze(2) for tensor in (old.clone(), new))
-        heads = slice(None) if self.head is None else self.head
-        index = (cell, slice(None), slice(None), heads, *(() if self.src is None else (self.src,)))
-        old[index] = new[index]
-        return old if self.pos is None else old.squeeze(2)
+        return rows.expand(self.count, *rows.shape).flatten(0, 1) if self.pos is None else rows[:, self.pos]
+
+    def edit(self, donor: Float[Tensor, "batch pos ..."]) -> Callable[..., Float[Tensor, "..."]]:
+        """A hook that puts the donor's values into activations as `take` gives them; heads (and sources) come next."""
+
+        def put(own: Tensor, hook: Any = None) -> Tensor:
+            new = self.take(donor)
+            if self.head is None and self.src is None:
+                return new
+            # One head (and source) of the donor among the others of the receiver.
+            own = own.clone()
+            cell = torch.arange(self.count, device=own.device)
+            heads = slice(None) if self.head is None else self.head
+            inner = (heads,) if self.src is None else (heads, self.src)
+            if self.pos is None:
+                by_cell, new = own.unflatten(0, (self.count, -1)), new.unflatten(0, (self.count, -1))
+                by_cell[cell, :, :, *inner] = new[cell, :, :, *inner]
+            else:
+                own[:, cell, *inner] = new[:, cell, *inner]
+            return own
+
+        return put
 
 
 def chunks(

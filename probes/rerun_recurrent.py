@@ -12,7 +12,6 @@ import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens import ActivationCache
 
 from models.counter import PositionIds, TokenIds
 from models.hooks import hook_name
@@ -30,7 +29,7 @@ class RecurrentRerun:
         self.unpatched, self.cache = counter.run_with_cache(token_ids, position_ids, names_filter=names)
 
     def logits(
-        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor] | ActivationCache, reads: Int[Tensor, "read"]
+        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
     ) -> Float[Tensor, "cell batch read d_vocab"]:
         """What the counter answers at the positions that are read, for each of the cells."""
         if layer is None:  # the embedding itself

@@ -20,19 +20,15 @@ from models import load_counter
 from models.counter import Counter
 from models.export import to_transformer_lens
 from models.find import find_checkpoint
-from probes import tl_patching
 from probes.alignment_search import alignment_search
 from probes.answers import example_row, predict_tokens
 from probes.attention_row import attention_row
-from probes.attribution_patching import attribution_patch
 from probes.chosen_edits import chosen_edits
 from probes.mechanisms import mechanisms
-from probes.pair_patching import _batch, known_sites, pair_patch, usual_pair
+from probes.pair_patching import known_sites, pair_patch
 from probes.patched_row import patched_row
-from probes.path_patching import path_patch
 from probes.registry import PROBES, Subject
 from probes.result import NotApplicable, plain
-from probes.sites import Site
 from probes.state_trajectory import state_trajectory
 from probes.transplants import state_is_count, transplant
 from tests.accelerator.device import NAME
@@ -165,28 +161,6 @@ def answer(counter: Counter) -> Any:
     return predict_tokens(counter, example_row(counter, 12), shift=1)
 
 
-def attribute(counter: Counter) -> Any:
-    pair = usual_pair(counter, batch=2, length=6)
-    return attribution_patch(counter, *(_batch(counter, pair.task, side) for side in (pair.clean, pair.corrupted)))
-
-
-def patch_path(counter: Counter) -> Any:
-    pair = usual_pair(counter, batch=2, length=6)
-    sides = (_batch(counter, pair.task, side) for side in (pair.clean, pair.corrupted))
-    return path_patch(counter, *sides, Site("z", 0, 0), "logits")
-
-
-def patch_as_transformer_lens(counter: Counter) -> Any:
-    pair = usual_pair(counter, batch=2, length=6)
-    _, cache = counter.run_with_cache(pair.clean.token_ids, pair.clean.position_ids)
-    measure = partial(torch.mean, dim=(-3, -2, -1))
-    found = tl_patching.get_act_patch_attn_head_out_all_pos(
-        counter, pair.corrupted.token_ids, cache, measure, position_ids=pair.corrupted.position_ids
-    )
-    assert found.device == counter.device
-    return found.tolist()
-
-
 def run_in_bridge(counter: Counter) -> Any:
     ids = torch.zeros(1, 5, dtype=torch.long, device=counter.device)
     with torch.no_grad():
@@ -199,9 +173,6 @@ ANALYSES: list[tuple[str, Callable[[Counter], Any]]] = [
     ("selective-bos/rope-1L", lambda counter: chosen_edits(counter, "averaged", rows=4)),
     ("mod10/rnn-1L", lambda counter: chosen_edits(counter, "averaged", rows=4)),
     ("mod10/rnn-1L", state_trajectory),
-    ("shifted_start/spe-2L", attribute),
-    ("shifted_start/spe-2L", patch_path),
-    ("shifted_start/spe-2L", patch_as_transformer_lens),
     ("shifted_start/spe-2L", lambda counter: patched_row(counter, "start", "resid_pre", layer=1, pos=3, length=6)),
     ("mod10/ape-2L", run_in_bridge),
     (

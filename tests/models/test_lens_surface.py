@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 from transformer_lens.tools.analysis import direct_logit_attribution, logit_lens
+from transformer_lens.tools.analysis.attribution_patching import Node, attribution_patch
 
-from models import FAMILIES, CountLensError, TransformerConfig, build_counter, to_transformer_lens
+from models import FAMILIES, CountLensError, TransformerConfig, build_counter, hook_name, to_transformer_lens
 from models.counter import Counter
 from models.recurrent import HookedLayerNorm, HookedRMSNorm
 
@@ -59,6 +60,41 @@ def test_attributions_add_up_to_the_difference_of_two_logits(position: str, unit
     torch.testing.assert_close(
         found.attribution.sum(0) + constant[right] - constant[wrong], difference, atol=1e-4, rtol=0
     )
+
+
+@pytest.mark.parametrize("position", ["ape", "rope"])
+def test_attribution_patching_estimates_small_patches(position: str) -> None:
+    """Where all tokens look nearly the same, the first order of a patch's effect is all there is."""
+    counter = lively("transformer", position=position).double()
+    with torch.no_grad():
+        counter.embed.W_E.mul_(1e-4).add_(torch.linspace(-1, 2, 64) ** 2)
+    (clean, position_ids), (corrupted, _) = rows(), rows(1)
+    clean, corrupted, position_ids = clean[:1, :6], corrupted[:1, :6], position_ids[:1, :6]
+    weights = torch.randn(6, 13, generator=torch.Generator().manual_seed(4), dtype=torch.double)
+
+    def metric(logits: torch.Tensor) -> torch.Tensor:
+        return (logits * weights).sum()
+
+    with counter.at_positions(position_ids):
+        scores = attribution_patch(counter, clean, corrupted, metric).node_scores
+        _, cache = counter.run_with_cache(clean)
+        unpatched = metric(counter(corrupted))
+        nodes = [node for node in scores if node.kind == "attn_head_out"]
+        effects = []
+        for node in nodes:
+
+            def edit(z: torch.Tensor, hook: object, node: Node = node) -> torch.Tensor:
+                z = z.clone()
+                z[:, node.position, node.head] = cache["z", node.layer][:, node.position, node.head]
+                return z
+
+            hooks = [(hook_name("z", node.layer), edit)]
+            effects.append(metric(counter.run_with_hooks(corrupted, fwd_hooks=hooks)) - unpatched)
+    effect = torch.stack(effects).detach()
+    assert len(nodes) == 2 * 6 * counter.cfg.n_heads
+    assert effect.abs().max() > 1e-7
+    estimate = torch.tensor([scores[node] for node in nodes], dtype=torch.double)
+    torch.testing.assert_close(estimate, effect, atol=2e-2 * float(effect.abs().max()), rtol=0)
 
 
 def test_the_full_decomposition_adds_up_to_the_residual_stream() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformer_lens.hook_points import HookPoint
 
 from models import CountLensError, TransformerConfig, build_counter, hook_name
 from models.config import POSITION_NAMES
@@ -80,6 +81,80 @@ def test_switched_on_hooks_fire_and_change_no_logit(position: str) -> None:
     assert set(cache.keys()) == set(counter.hook_dict)
     attn_out = cache["result", 1].sum(-2) + counter.blocks[1].attn.b_O
     torch.testing.assert_close(attn_out, cache["attn_out", 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("reads", [None, [7, 9, 19], [19]])
+@pytest.mark.parametrize(("layer", "first"), [(0, 0), (0, 7), (1, 7), (2, 1), (3, 7)])
+@pytest.mark.parametrize("position", POSITION_NAMES)
+def test_a_run_can_be_taken_up_at_a_layer_and_a_position(
+    position: str, layer: int, first: int, reads: list[int] | None
+) -> None:
+    counter = lively(position)
+    token_ids, position_ids = inputs()
+    expected, cache = counter.run_with_cache(token_ids, position_ids)
+    resid = cache["resid_pre", layer] if layer < 3 else cache["resid_post", 2]
+    at = None if reads is None else torch.tensor(reads)
+    logits = counter.run_from(layer, first, resid[:, first:], position_ids, cache, reads=at)
+    torch.testing.assert_close(logits, expected[:, first:] if reads is None else expected[:, reads], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("position", ["ape", "rope"])
+def test_copies_of_rows_run_beside_each_other_on_the_same_past(position: str) -> None:
+    counter = lively(position)
+    token_ids, position_ids = inputs()
+    _, cache = counter.run_with_cache(token_ids, position_ids)
+    edited = []
+    for token in (3, 11):
+        edited.append(token_ids.clone())
+        edited[-1][:, 7] = token
+    both = [counter.run_with_cache(rows, position_ids) for rows in edited]
+    resid = torch.cat([kept["resid_pre", 1][:, 7:] for _, kept in both])
+    logits = counter.run_from(1, 7, resid, position_ids, cache)
+    torch.testing.assert_close(logits, torch.cat([whole[:, 7:] for whole, _ in both]), atol=1e-5, rtol=0)
+    assert (logits[:4] - logits[4:]).abs().max() > 1e-2
+
+
+def test_copies_of_padded_rows_keep_their_padding_out() -> None:
+    counter = lively("rope", causal=False)
+    token_ids, position_ids = inputs()
+    mask = torch.ones_like(token_ids, dtype=torch.bool)
+    mask[1:, 15:] = False
+    expected, cache = counter.run_with_cache(token_ids, position_ids, mask)
+    resid, reads = cache["resid_pre", 1].repeat(2, 1, 1), torch.tensor([2, 5])
+    logits = counter.run_from(1, 0, resid, position_ids, {}, mask, reads)
+    torch.testing.assert_close(logits, expected[:, reads].repeat(2, 1, 1), atol=1e-5, rtol=0)
+    assert (counter(token_ids, position_ids)[1:, reads] - expected[1:, reads]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("causal", "n_rows", "first", "message"),
+    [
+        (True, 4, 6, r"4 rows of 13 positions: a run of 4 rows from position 6 of 20 on takes 14"),
+        (True, 5, 7, r"5 rows of 13 positions: .* takes 13, and 4 rows or several copies"),
+        (False, 4, 7, r"also sees later tokens: run it from position 0, not from 7"),
+    ],
+)
+def test_a_stream_that_does_not_fit_its_rows_is_refused(causal: bool, n_rows: int, first: int, message: str) -> None:
+    with pytest.raises(CountLensError, match=message):
+        lively("ape", causal).run_from(1, first, torch.zeros(n_rows, 13, 64), inputs()[1], {})
+
+
+def test_hooks_fire_in_a_run_that_is_taken_up_and_only_for_what_it_computes() -> None:
+    counter = lively("rope")
+    token_ids, position_ids = inputs()
+    expected, cache = counter.run_with_cache(token_ids, position_ids)
+    shapes = {}
+
+    def keep(value: torch.Tensor, hook: HookPoint) -> None:
+        shapes[hook.name] = tuple(value.shape)
+
+    with counter.hooks(fwd_hooks=[(lambda name: True, keep)]):
+        resid = cache["resid_pre", 1][:, 7:]
+        logits = counter.run_from(1, 7, resid, position_ids, cache, reads=torch.tensor([9, 19]))
+    torch.testing.assert_close(logits, expected[:, [9, 19]], atol=1e-5, rtol=0)
+    assert not any(name.startswith("blocks.0") for name in shapes)
+    assert shapes["blocks.1.hook_resid_post"][1] == shapes["blocks.2.attn.hook_rot_k"][1] == 13
+    assert shapes["blocks.2.attn.hook_pattern"] == (4, 4, 2, 20)
 
 
 @pytest.mark.parametrize("position", POSITION_NAMES)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from models import FAMILIES, CountLensError, build_counter, hook_name, to_transformer_lens
 from models.counter import Counter
-from probes import patching, patching_cells, rerun_transformer, tl_patching
+from models.transformer import KeysValues, Transformer
+from probes import patching, patching_cells, rerun_transformer
 from probes.patching import PatchGrid, activation_patch, patched_logits
 from training.batches import Batch
 from training.tasks import NOT_SCORED
@@ -20,12 +21,17 @@ from training.tasks import NOT_SCORED
 N_TOKENS, N_ROWS, N_POS = 13, 2, 7
 RECURRENT = ("rnn", "lstm", "s4", "mamba", "rwkv6")
 SETTINGS: dict[str, dict[str, int]] = {"s4": {"d_state": 8}, "mamba": {"d_state": 4}, "rwkv6": {"d_head": 8}}
-NAMESAKES = [
-    *("resid_pre", "resid_mid", "attn_out", "mlp_out"),
-    *(f"attn_head_{part}_by_pos" for part in ("out", "q", "k", "v", "pattern")),
-    *(f"attn_head_{part}_all_pos" for part in ("out", "q", "k", "v", "pattern")),
-    "attn_head_pattern_dest_src_pos",
-]
+# The sweeps of `transformer_lens.patching`: the site of each, and the axes of its tensor in their order.
+SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    **{name: (name, ("layer", "pos")) for name in ("resid_pre", "resid_mid", "attn_out", "mlp_out")},
+    "attn_head_out_by_pos": ("z", ("layer", "pos", "head")),
+    "attn_head_out_all_pos": ("z", ("layer", "head")),
+    **{f"attn_head_{kind}_by_pos": (kind, ("layer", "pos", "head")) for kind in "qkv"},
+    **{f"attn_head_{kind}_all_pos": (kind, ("layer", "head")) for kind in "qkv"},
+    "attn_head_pattern_by_pos": ("pattern", ("layer", "head", "pos")),
+    "attn_head_pattern_all_pos": ("pattern", ("layer", "head")),
+    "attn_head_pattern_dest_src_pos": ("pattern", ("layer", "head", "pos", "src")),
+}
 
 
 def lively(family: str = "transformer", **settings: Any) -> Counter:
@@ -67,20 +73,20 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def both_ways(counter: Counter, name: str, n_pos: int = N_POS) -> tuple[Tensor, Tensor]:
-    """Ours and TransformerLens', with the same arguments."""
+    """Ours and TransformerLens', of the same rows."""
     clean, corrupted = pair(n_pos)
     with torch.no_grad(), counter.at_positions(corrupted.position_ids):
         _, cache = counter.run_with_cache(clean.token_ids, clean.position_ids)
         theirs = getattr(transformer_lens.patching, f"get_act_patch_{name}")(
             counter, corrupted.token_ids, cache, metric
         )
-    ours = getattr(tl_patching, f"get_act_patch_{name}")(
-        counter, corrupted.token_ids, cache, metric, position_ids=corrupted.position_ids
-    )
-    return ours, theirs
+    site, axes = SWEEPS[name]
+    grid = activation_patch(counter, clean, corrupted, site, metric, axes=axes)
+    ours = torch.from_numpy(grid.values).to(theirs.dtype)
+    return ours.permute(*(list(grid.axes).index(axis) for axis in axes)), theirs
 
 
-@pytest.mark.parametrize("name", NAMESAKES)
+@pytest.mark.parametrize("name", SWEEPS)
 @pytest.mark.parametrize(("position", "causal"), [("ape", True), ("rope", True), ("sine", False), ("rope", False)])
 def test_every_sweep_is_that_of_transformer_lens(name: str, position: str, causal: bool) -> None:
     counter = lively(position=position, causal=causal, n_layers=3, n_heads=2)
@@ -121,25 +127,40 @@ def test_and_that_of_its_own_bridge(position: str, name: str) -> None:
 
 def test_reusing_one_position_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant takes the patched position's own key and value from the unpatched run."""
-    kept = rerun_transformer._placed
+    put = rerun_transformer._put
 
-    def mutant(rows: Tensor, pos: Tensor, value: Tensor) -> Tensor:
-        return kept(rows, pos, rows[torch.arange(len(pos)), :, pos])
+    def mutant(rows: Tensor, where: tuple[Tensor, Tensor], new: Tensor) -> Tensor:
+        is_key_or_value = rows.ndim == 4 and rows.shape[1] == N_POS
+        return put(rows, where, rows[:, where[1]] if is_key_or_value else new)
 
-    monkeypatch.setattr(rerun_transformer, "_placed", mutant)
+    monkeypatch.setattr(rerun_transformer, "_put", mutant)
     ours, theirs = both_ways(lively(position="ape"), "resid_pre")
     assert (ours - theirs).abs().max() > 1e-3
 
 
 def test_a_chunk_that_starts_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant believes that the first position of a chunk is not yet changed."""
-    asked = rerun_transformer.TransformerRerun._asked
+    first = patching_cells.Cells.first
 
-    def mutant(self: Any, layer: int, first: int, reads: Tensor) -> Tensor:
-        return asked(self, layer, min(first + 1, self.n_pos - 1), reads)
+    def mutant(self: Any, causal: bool) -> int:
+        return min(first(self, causal) + 1, N_POS - 1)
 
-    monkeypatch.setattr(rerun_transformer.TransformerRerun, "_asked", mutant)
+    monkeypatch.setattr(patching_cells.Cells, "first", mutant)
     ours, theirs = both_ways(lively(position="ape", n_layers=1), "resid_pre")
+    assert (ours - theirs).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("position", ["ape", "rope"])
+def test_keys_and_values_of_one_position_too_few_are_seen(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant takes the last of the given keys and values from the position before it."""
+    past = Transformer._past
+
+    def mutant(self: Any, cache: Any, layer: int, start: int) -> KeysValues:
+        keys, values = (x[:, [*range(start - 1), max(start - 2, 0)]] for x in past(self, cache, layer, start))
+        return KeysValues(keys, values)
+
+    monkeypatch.setattr(Transformer, "_past", mutant)
+    ours, theirs = both_ways(lively(position=position), "resid_pre")
     assert (ours - theirs).abs().max() > 1e-3
 
 
@@ -271,6 +292,22 @@ def test_reading_few_positions_changes_no_number(position: str, site: str) -> No
     np.testing.assert_allclose(few.values, everything.values, atol=1e-5)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("site", ["resid_pre", "resid_post", "q", "rot_q", "k", "v", "pattern", "z"])
+def test_nor_does_it_where_a_patch_takes_all_positions(site: str, causal: bool) -> None:
+    counter = lively(position="rope", causal=causal, n_layers=2)
+    clean, corrupted = pair()
+    for axes in (("layer",), ("layer", "head")) if "resid" not in site else (("layer",),):
+        everything = activation_patch(
+            counter, clean, corrupted, site, lambda logits: (logits[:, [1, 4]] * WEIGHTS[:, [1, 4]]).sum(), axes=axes
+        )
+        few = activation_patch(
+            counter, clean, corrupted, site, lambda logits: (logits * WEIGHTS[:, [1, 4]]).sum(), axes=axes, at=[1, 4]
+        )
+        np.testing.assert_allclose(few.values, everything.values, atol=1e-5)
+        assert np.abs(everything.change).max() > 1e-3
+
+
 def test_a_whole_clean_stream_restores_everything() -> None:
     clean, corrupted = pair()
     corrupted = replace(corrupted, position_ids=clean.position_ids)
@@ -369,16 +406,6 @@ def test_what_cannot_be_patched_is_refused_with_what_can(reason: str) -> None:
         call(lively(position="ape"), *pair())
 
 
-def test_a_cache_of_other_rows_is_refused() -> None:
-    counter = lively()
-    _, corrupted = pair()
-    _, cache = counter.run_with_cache(pair(5)[0].token_ids, pair(5)[0].position_ids)
-    with pytest.raises(CountLensError, match="has 2 rows of 5 positions, the corrupted tokens 2 of 7"):
-        tl_patching.get_act_patch_resid_pre(
-            counter, corrupted.token_ids, cache, metric, position_ids=corrupted.position_ids
-        )
-
-
 @pytest.mark.parametrize(("family", "site"), [("transformer", "resid_pre"), ("rnn", "state_step"), ("s4", "resid_pre")])
 def test_no_hook_is_left_behind_after_an_exception(family: str, site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = lively(family).train()
@@ -388,7 +415,7 @@ def test_no_hook_is_left_behind_after_an_exception(family: str, site: str, monke
         raise RuntimeError("in the middle")
 
     # First the metric fails, then the pass itself.
-    inside: Any = (rerun_transformer, "_after_mlp") if family == "transformer" else (counter.blocks[-1], "forward")
+    inside: Any = (rerun_transformer, "_put") if family == "transformer" else (counter.blocks[-1], "forward")
     for broken in ({"metric": fails}, {}):
         if not broken:
             monkeypatch.setattr(*inside, fails)
