@@ -19,7 +19,7 @@ from transformer_lens import ActivationCache
 
 from models.counter import Logits, PositionIds, TokenIds
 from models.hooks import hook_name
-from models.schemes import rotate
+from models.position_tables import rotate
 from models.transformer import Attention, Block, LayerNorm, Transformer
 from probes.patching_cells import Cells
 
