@@ -1,17 +1,17 @@
 """What a counter is, as data: frozen configs that rebuild it exactly. No torch here, so that the
 command line can read them at once."""
 
+import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from models.border import check_fields
 from models.errors import CountLensError, unknown
 from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, VocabularySize, Width
+from models.schemes import SCHEMES
 
-PositionName = Literal["nope", "sine", "ape", "rope", "spe"]
-POSITION_NAMES: tuple[str, ...] = get_args(PositionName)
 LARGEST_TABLE = 2**24  # positions times columns; about 300 MB while it is made
 
 
@@ -26,6 +26,14 @@ class CounterConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        """Multiply-adds of one layer's forward pass over a batch (`training.flops` says what is counted)."""
+        raise TypeError(f"{type(self).__name__} does not define layer_multiply_adds")
+
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        """GPU kernels of one layer in a training step, counted as the calls that PyTorch dispatches."""
+        raise TypeError(f"{type(self).__name__} does not define layer_launches")
 
     # The names that TransformerLens' tools read from a `cfg`.
     @property
@@ -57,8 +65,8 @@ class TransformerConfig(CounterConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.position not in POSITION_NAMES:
-            raise unknown("positional scheme", self.position, POSITION_NAMES)
+        if self.position not in SCHEMES:
+            raise unknown("positional scheme", self.position, SCHEMES)
         if self.max_position * self.d_model > LARGEST_TABLE:
             raise CountLensError(
                 f"max_position={self.max_position} and d_model={self.d_model} make a table of more than "
@@ -76,6 +84,14 @@ class TransformerConfig(CounterConfig):
             )
         if self.position == "sine" and self.d_model % 2:
             raise CountLensError(f"sine pairs columns, but d_model={self.d_model} is odd: choose an even d_model")
+
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        projections, mlp = 4 * self.d_model**2, 2 * self.d_model * self.d_mlp
+        attention = 2 * n_pos * self.d_model  # scores, and the values that they weigh
+        return rows * n_pos * (projections + attention + mlp)
+
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        return 45
 
     # The names that TransformerLens' tools read from a `cfg`.
     @property
@@ -128,15 +144,25 @@ class StackConfig(RecurrentConfig):
                 "Use dropout=0 or at least 2 layers"
             )
 
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        """cuDNN runs a layer in one call, with about two kernels per position and direction."""
+        return 15 + 4 * n_pos
+
 
 @dataclass(frozen=True)
 class RNNConfig(StackConfig):
     """A plain Elman RNN (tanh) stack."""
 
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        return rows * n_pos * 2 * self.d_model**2
+
 
 @dataclass(frozen=True)
 class LSTMConfig(StackConfig):
     """A plain LSTM stack."""
+
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        return rows * n_pos * 8 * self.d_model**2  # four gates
 
 
 @dataclass(frozen=True)
@@ -155,6 +181,16 @@ class S4Config(RecurrentConfig):
         if self.dt_min > self.dt_max:
             raise CountLensError(f"dt_min={self.dt_min}, dt_max={self.dt_max}: dt_min must not be above dt_max")
 
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        n = 2 * n_pos
+        convolution = round(5 * n * math.log2(n) + 3 * n) // 2  # two Fourier transforms and the product between them
+        # 3 coefficients make a table of each pair, from which 8 sums are taken; real and imaginary parts.
+        kernel = 11 * (self.d_state // 2) * (self.kernel_length + 2)
+        return self.d_model * (rows * convolution + kernel) + rows * n_pos * 2 * self.d_model**2
+
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        return 190
+
 
 @dataclass(frozen=True)
 class MambaConfig(RecurrentConfig):
@@ -162,7 +198,9 @@ class MambaConfig(RecurrentConfig):
 
     d_state: StateSize = 16  # size of the state of each inner channel
     d_conv: Annotated[int, Meta(ge=1, le=1024)] = 4  # width of the causal convolution
-    expand: Annotated[int, Meta(ge=1, le=64)] = 2  # inner channels a column of the residual stream
+    expand: Annotated[int, Meta(ge=1, le=64)] = 2  # inner channels per column of the residual stream
+
+    scan_elements: ClassVar[int] = 2**18  # of the states computed at once: 1 MB, so that a few fit a core's cache
 
     @property
     def d_inner(self) -> int:
@@ -171,6 +209,16 @@ class MambaConfig(RecurrentConfig):
     @property
     def dt_rank(self) -> int:
         return -(-self.d_model // 16)
+
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        projections = 3 * self.d_model + (self.dt_rank + 2 * self.d_state) + self.dt_rank  # in and out, x_proj, dt_proj
+        state = 4 * self.d_state  # decay, write, update, readout
+        return rows * n_pos * self.d_inner * (projections + self.d_conv + state)
+
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        """The scan goes position by position, several positions at a time."""
+        at_once = max(1, self.scan_elements // (rows * self.d_inner * self.d_state))
+        return 120 + 2 * n_pos + 20 * -(-n_pos // at_once)
 
     @property
     def normalization_type(self) -> str:
@@ -187,6 +235,8 @@ class RWKV6Config(RecurrentConfig):
     d_head: Width = 64  # width of a head, of which d_model is a multiple; a head's state is d_head x d_head
     shift_rank: Width = 32  # of the low-rank token shift
     decay_rank: Width = 64  # of the low-rank decay
+
+    chunk: ClassVar[int] = 16  # positions that the parallel form computes at once; a power of two
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,6 +255,18 @@ class RWKV6Config(RecurrentConfig):
     @property
     def d_ffn(self) -> int:
         return int(3.5 * self.d_model) // 32 * 32 or 32
+
+    def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
+        time_mix = 5 * self.d_model**2 + self.d_model * (10 * self.shift_rank + 2 * self.decay_rank)
+        channel_mix = self.d_model**2 + 2 * self.d_model * self.d_ffn
+        in_chunks = -(-n_pos // self.chunk) * self.chunk
+        # In a chunk: running decays, pairs of steps by halves and what they weigh; between chunks: the state, twice.
+        halves = self.chunk.bit_length() - 2  # halves of 2, 4, ... positions
+        recurrence = self.d_model * (self.chunk * ((2 + halves) + (1 + halves) + 1) + 2 * self.d_head)
+        return rows * (n_pos * (time_mix + channel_mix) + in_chunks * recurrence)
+
+    def layer_launches(self, rows: int, n_pos: int) -> int:
+        return 260 + 6 * -(-n_pos // self.chunk)
 
     @property
     def normalization_type(self) -> str:

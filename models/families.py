@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from models.counter import Counter
 
 
+TRANSFORMER = "transformer"
+OTHER_COLOUR = "#999999"  # in figures, of what has no colour of its own
+
+
 @dataclass(frozen=True)
 class Family:
     """A config class, and where its counter class lives (imported on use: torch is slow to load)."""
@@ -30,20 +34,27 @@ class Family:
     module: str
     counter: str
     summary: str
+    colour: str = OTHER_COLOUR  # in figures
 
 
 FAMILIES: dict[str, Family] = {
-    "transformer": Family(
+    TRANSFORMER: Family(
         TransformerConfig,
         "models.transformer",
         "Transformer",
         "pre-LN GPT-2 decoder, five positional schemes",
     ),
-    "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN"),
-    "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM"),
-    "s4": Family(S4Config, "models.s4", "S4", "S4-LegS, diagonal plus low rank"),
-    "mamba": Family(MambaConfig, "models.mamba", "Mamba", "selective state space (S6)"),
-    "rwkv6": Family(RWKV6Config, "models.rwkv6", "RWKV6", "RWKV-6 (Finch): data-dependent decay and token shift"),
+    "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN", "#56B4E9"),
+    "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM", "#E69F00"),
+    "s4": Family(S4Config, "models.s4", "S4", "S4-LegS, diagonal plus low rank", "#7A5195"),
+    "mamba": Family(MambaConfig, "models.mamba", "Mamba", "selective state space (S6)", "#8C564B"),
+    "rwkv6": Family(
+        RWKV6Config,
+        "models.rwkv6",
+        "RWKV6",
+        "RWKV-6 (Finch): data-dependent decay and token shift",
+        "#4C6B22",
+    ),
 }
 
 

@@ -42,6 +42,11 @@ class CheckpointInfo:
     transformer_lens: dict[str, Any] | None = None  # HookedTransformerConfig fields, where it loads there
     format_version: int = FORMAT_VERSION
 
+    @property
+    def architecture(self) -> str:
+        """As the paper's tables name it: a transformer by its positional scheme, the rest by family."""
+        return str(self.model.get("position", self.family))
+
     def to_metadata(self) -> dict[str, str]:
         """The safetensors metadata."""
         return {METADATA_KEY: json.dumps(asdict(self))}

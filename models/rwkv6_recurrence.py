@@ -21,8 +21,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-CHUNK = 16  # a power of two
-HALVES = [2, 4, 8]  # positions in a half; halves of one position need no factors
+from models.config import RWKV6Config
+
+CHUNK = RWKV6Config.chunk
+HALVES = [2**power for power in range(1, CHUNK.bit_length() - 1)]  # positions; halves of one need no factors
 
 Heads = Float[Tensor, "batch pos head d_head"]
 Chunks = Float[Tensor, "chunk batch head step d_head"]

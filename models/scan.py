@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from models.config import MambaConfig
+
 States = Float[Tensor, "pos *state"]
 State = Float[Tensor, "*state"]
-
-CHUNK_ELEMENTS = 2**18  # of a tensor of states in `selective_scan`: 1 MB, so that a few fit into a core's cache
 
 
 def linear_scan(decay: States, writes: States, initial: State) -> tuple[States, State]:
@@ -32,7 +32,7 @@ def selective_scan(
     """C_t h_t for h_t = exp(dt_t A) h_{t-1} + dt_t x_t B_t, from h = 0."""
     A = A.T.contiguous()  # d_inner innermost: long rows for the vector unit
     state = dt.new_zeros(dt.shape[1], *A.shape)
-    step = max(1, CHUNK_ELEMENTS // state.numel())
+    step = max(1, MambaConfig.scan_elements // state.numel())
     outputs = []
     chunks = (tensor.contiguous().split(step) for tensor in (dt, dt * x, B, C))
     with torch.autocast(dt.device.type, enabled=False):  # it would halve the matmuls' precision, and so the state's

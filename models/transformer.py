@@ -27,7 +27,8 @@ from models.config import TransformerConfig
 from models.counter import Counter, Logits, PositionIds, State, TokenIds, listening, normal_
 from models.errors import CountLensError
 from models.hooks import hook_name
-from models.schemes import SCHEMES, rotary_angles, rotate
+from models.position_tables import rotary_angles, rotate
+from models.schemes import SCHEMES
 
 Stream = Float[Tensor, "batch pos d_model"]
 SplitStream = Float[Tensor, "batch pos head d_model"]
@@ -71,7 +72,8 @@ class Embed(nn.Module):
         super().__init__()
         self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model))
         self.gain: Tensor
-        self.register_buffer("gain", SCHEMES[cfg.position].gain(cfg.d_model), persistent=False)
+        scheme = SCHEMES[cfg.position]
+        self.register_buffer("gain", scheme.function(scheme.gain)(cfg.d_model), persistent=False)
 
     def forward(self, token_ids: TokenIds) -> Stream:
         return F.embedding(token_ids, self.W_E * self.gain)
@@ -82,7 +84,7 @@ class PosEmbed(nn.Module):
         super().__init__()
         scheme = SCHEMES[cfg.position]
         assert scheme.table is not None
-        table = scheme.table(cfg.max_position, cfg.d_model)
+        table = scheme.function(scheme.table)(cfg.max_position, cfg.d_model)
         self.W_pos: Tensor
         if scheme.learned:
             self.W_pos = nn.Parameter(table)

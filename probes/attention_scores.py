@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.hooks import hook_name
-from models.schemes import rotate
+from models.position_tables import rotate
 from models.transformer import Block, Transformer
 from training.batches import Batch, draw_batch
 from training.tasks import Split, Task

@@ -110,7 +110,7 @@ def _pair(with_bos: CheckpointInfo, without_bos: CheckpointInfo) -> BosPair:
 def _setting(info: CheckpointInfo) -> Setting:
     if info.task is None:
         raise CountLensError("a checkpoint that does not say what it was trained on cannot be compared")
-    return info.task["name"], info.model.get("position", info.family), info.model["n_layers"]
+    return info.task["name"], info.architecture, info.model["n_layers"]
 
 
 def _has_bos(info: CheckpointInfo) -> bool:

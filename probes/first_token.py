@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
+from models.schemes import SCHEMES
 from probes.linear import Estimate, balanced_accuracy, explained_variance, standardised
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
@@ -33,7 +34,6 @@ NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right
 UNTRAINED = 3  # counters of the same shape with fresh weights
 READ = 0.95  # balanced accuracy from which on a token is recognised
 FITS = 90.0  # percent IND from which on a counter has learnt its task
-ADDED_SCHEMES = {"sine": True, "ape": True, "spe": True, "nope": False, "rope": False}  # tell equal tokens apart
 
 
 @dataclass(frozen=True)
@@ -239,5 +239,5 @@ def paper_claim(counter: Counter, task: Task) -> bool | None:
     equal_tokens = task.rows_repeat
     if not equal_tokens and scheme != "nope":
         return None
-    claim = ADDED_SCHEMES[scheme] if equal_tokens else counter.cfg.causal
+    claim = SCHEMES[scheme].separates_equal_tokens if equal_tokens else counter.cfg.causal
     return claim if not claim or counter.info.scores.get("ind", 0.0) >= FITS else None

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from models.config import POSITION_NAMES
-from models.families import FAMILIES, build_counter, config_from_dict
+from models.architectures import architectures
+from models.families import build_counter, config_from_dict
 from models.find import named_counters
 from models.info import CheckpointInfo, read_info
 from training.agreement import SUCCESS
@@ -81,15 +81,11 @@ class _Entry:
         return f"{settings.get('name', 'unknown task')}{' + bos' * settings.get('bos', False)}"
 
     @property
-    def architecture(self) -> str:
-        return self.info.model.get("position", self.info.family)
-
-    @property
     def order(self) -> tuple[Any, ...]:
         """Tasks and architectures as their registries have them."""
-        tasks, architectures = list(TASKS), [*POSITION_NAMES, *FAMILIES]
+        tasks, names = list(TASKS), list(architectures())
         task = self.task.removesuffix(" + bos")
-        return (tasks.index(task) if task in tasks else len(tasks), self.task, architectures.index(self.architecture))
+        return (tasks.index(task) if task in tasks else len(tasks), self.task, names.index(self.info.architecture))
 
 
 def card(out: Path, rows: Sequence[ScoreRow]) -> str:

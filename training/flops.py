@@ -8,16 +8,11 @@ here. Torch's own FlopCounterMode is not used: on a CPU it misses fused attentio
 the gradient of Mamba's convolution as if every channel met every other. With those mended it agrees (see the tests).
 """
 
-import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import torch
 
-from models.config import CounterConfig, MambaConfig, RecurrentConfig, RWKV6Config, S4Config, TransformerConfig
-from models.families import family_of
-from models.rwkv6_recurrence import CHUNK, HALVES
+from models.config import CounterConfig
 from training.config import TaskOptions, TrainConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
@@ -60,54 +55,4 @@ def _row_length(data: TaskOptions, split: Split) -> int:
 def forward_flops(cfg: CounterConfig, rows: int, n_pos: int) -> float:
     """FLOPs of one forward pass."""
     head = rows * n_pos * cfg.d_model * cfg.d_vocab
-    return 2.0 * (cfg.n_layers * LAYERS[family_of(cfg)](cfg, rows, n_pos) + head)
-
-
-# Multiply-adds of one layer over a whole batch.
-
-
-def _transformer(cfg: TransformerConfig, rows: int, n_pos: int) -> int:
-    projections, mlp = 4 * cfg.d_model**2, 2 * cfg.d_model * cfg.d_mlp
-    attention = 2 * n_pos * cfg.d_model  # scores, and the values that they weigh
-    return rows * n_pos * (projections + attention + mlp)
-
-
-def _rnn(cfg: RecurrentConfig, rows: int, n_pos: int) -> int:
-    return rows * n_pos * 2 * cfg.d_model**2
-
-
-def _lstm(cfg: RecurrentConfig, rows: int, n_pos: int) -> int:
-    return 4 * _rnn(cfg, rows, n_pos)
-
-
-def _s4(cfg: S4Config, rows: int, n_pos: int) -> int:
-    n = 2 * n_pos
-    convolution = round(5 * n * math.log2(n) + 3 * n) // 2  # a transform there, one back, and the product between them
-    # 3 coefficients make a table of each pair, from which 8 sums are taken; real and imaginary parts.
-    kernel = 11 * (cfg.d_state // 2) * (cfg.kernel_length + 2)
-    return cfg.d_model * (rows * convolution + kernel) + rows * n_pos * 2 * cfg.d_model**2
-
-
-def _mamba(cfg: MambaConfig, rows: int, n_pos: int) -> int:
-    projections = 3 * cfg.d_model + (cfg.dt_rank + 2 * cfg.d_state) + cfg.dt_rank  # in and out, x_proj, dt_proj
-    state = 4 * cfg.d_state  # decay, write, update, readout
-    return rows * n_pos * cfg.d_inner * (projections + cfg.d_conv + state)
-
-
-def _rwkv6(cfg: RWKV6Config, rows: int, n_pos: int) -> int:
-    time_mix = 5 * cfg.d_model**2 + cfg.d_model * (10 * cfg.shift_rank + 2 * cfg.decay_rank)
-    channel_mix = cfg.d_model**2 + 2 * cfg.d_model * cfg.d_ffn
-    in_chunks = -(-n_pos // CHUNK) * CHUNK
-    # In a chunk: running decays, pairs of steps by halves and what they weigh; between chunks: the state, twice.
-    recurrence = cfg.d_model * (CHUNK * ((2 + len(HALVES)) + (1 + len(HALVES)) + 1) + 2 * cfg.d_head)
-    return rows * (n_pos * (time_mix + channel_mix) + in_chunks * recurrence)
-
-
-LAYERS: dict[str, Callable[[Any, int, int], int]] = {
-    "transformer": _transformer,
-    "rnn": _rnn,
-    "lstm": _lstm,
-    "s4": _s4,
-    "mamba": _mamba,
-    "rwkv6": _rwkv6,
-}
+    return 2.0 * (cfg.n_layers * cfg.layer_multiply_adds(rows, n_pos) + head)

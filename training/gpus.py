@@ -7,14 +7,8 @@ launches on every GPU: a faster one does not make them faster. One run at a time
 side would cost less, and no --compile, which would save many launches.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from models.config import CounterConfig, MambaConfig, RWKV6Config
-from models.families import family_of
-from models.rwkv6_recurrence import CHUNK
-from models.scan import CHUNK_ELEMENTS
 from training.config import TrainConfig
 from training.evaluate import FINAL_ROWS, ROWS_AT_ONCE
 from training.flops import evaluation_flops, evaluations, row_length, step_flops
@@ -80,32 +74,6 @@ def bound_by_launches(gpu: Gpu, config: TrainConfig) -> bool:
     return gpu.seconds(0.0, launches) >= gpu.seconds(flops, 0, config.hardware.autocast)
 
 
-# Kernels of a layer, forward and backward, counted as the calls that PyTorch dispatches in a training step.
-
-
-def _lstm(cfg: CounterConfig, rows: int, n_pos: int) -> int:
-    """cuDNN goes through a layer in one call, with about two kernels a position and direction."""
-    return 15 + 4 * n_pos
-
-
-def _mamba(cfg: MambaConfig, rows: int, n_pos: int) -> int:
-    """The scan goes position by position, a few at a time."""
-    at_once = max(1, CHUNK_ELEMENTS // (rows * cfg.d_inner * cfg.d_state))
-    return 120 + 2 * n_pos + 20 * -(-n_pos // at_once)
-
-
-def _rwkv6(cfg: RWKV6Config, rows: int, n_pos: int) -> int:
-    return 260 + 6 * -(-n_pos // CHUNK)
-
-
-LAUNCHES: dict[str, Callable[[Any, int, int], int]] = {
-    "transformer": lambda cfg, rows, n_pos: 45,
-    "rnn": _lstm,
-    "lstm": _lstm,
-    "s4": lambda cfg, rows, n_pos: 190,
-    "mamba": _mamba,
-    "rwkv6": _rwkv6,
-}
 OTHER_LAUNCHES = 70  # of a step outside the layers: the batch, embedding, head, loss, clipping, AdamW
 
 
@@ -124,4 +92,4 @@ def evaluation_launches(config: TrainConfig, rows: int) -> int:
 
 def _launches(config: TrainConfig, rows: int, n_pos: int) -> int:
     cfg = model_config(config)
-    return OTHER_LAUNCHES + cfg.n_layers * LAUNCHES[family_of(cfg)](cfg, rows, n_pos)
+    return OTHER_LAUNCHES + cfg.n_layers * cfg.layer_launches(rows, n_pos)

@@ -25,10 +25,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from models.architectures import find_architecture
 from models.border import IN_FILE, build, convert, field_hints, read_toml
-from models.config import POSITION_NAMES
 from models.errors import CountLensError, shown, unknown
-from models.families import FAMILIES
 from training.config import MAX_RUNS, TrainConfig
 from training.presets import cell_name, resolve
 
@@ -145,12 +144,9 @@ def architecture_options(name: Any) -> dict[str, str]:
     >>> architecture_options("rope"), architecture_options("lstm")
     ({'family': 'transformer', 'position': 'rope'}, {'family': 'lstm'})
     """
-    if name in POSITION_NAMES:
-        return {"family": "transformer", "position": name}
-    recurrent = [family for family in FAMILIES if family != "transformer"]
-    if name not in recurrent:
-        raise unknown("architecture", name, [*POSITION_NAMES, *recurrent])
-    return {"family": name}
+    found = find_architecture(name)
+    options = {"family": found.family}
+    return options if found.position is None else options | {"position": found.position}
 
 
 def _shown(value: Any) -> str:

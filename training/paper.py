@@ -190,7 +190,7 @@ def paper_numbers_of(info: CheckpointInfo) -> PaperNumbers | None:
     return paper_numbers(
         task["name"],
         task.get("bos", False),
-        model.get("position", info.family),
+        info.architecture,
         model["n_layers"],
         width=model.get("d_model"),
         heads=model.get("n_heads"),

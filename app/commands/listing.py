@@ -36,7 +36,7 @@ def describe_counter(name: str, path: Path) -> dict[str, Any]:
         "path": str(path),
         "task": task.get("name"),
         "bos": task.get("bos", False),
-        "scheme": info.model.get("position", info.family),
+        "scheme": info.architecture,
         "family": info.family,
         "layers": info.model.get("n_layers"),
         "width": info.model.get("d_model"),

@@ -53,7 +53,7 @@ class Subject:
     @property
     def architecture(self) -> str:
         """Positional scheme of a transformer, family of a recurrent counter."""
-        return str(self.info.model.get("position", self.info.family))
+        return self.info.architecture
 
 
 @st.cache_resource(show_spinner=False, ttl=FOLDER_SECONDS, max_entries=4)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from app.explorer.catalogue import Entry
+from models.architectures import architectures
 from models.info import CheckpointInfo
 from training.agreement import Accuracy, agreement
 from training.paper import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
@@ -13,7 +14,6 @@ from training.paper import PAPER_POLICY, PaperNumbers, paper_cells, paper_number
 if TYPE_CHECKING:  # slow to import, and the first page does not need it
     import pandas as pd
 
-ARCHITECTURES = ("nope", "sine", "ape", "rope", "spe", "rnn", "lstm", "s4", "mamba", "rwkv6")
 Standing = Literal["goes on, as in the paper", "ends, as in the paper", "differs from the paper", "not in the paper"]
 
 
@@ -71,7 +71,7 @@ class Grid:
     @property
     def architectures(self) -> list[str]:
         present = {cell.architecture for cell in self.cells}
-        return [name for name in ARCHITECTURES if name in present] + sorted(present - set(ARCHITECTURES))
+        return [name for name in architectures() if name in present]
 
     def to_frame(self) -> "pd.DataFrame":
         """One line a cell."""
@@ -101,7 +101,7 @@ def zoo_grid(entries: Iterable[Entry]) -> Grid:
         if info is not None and info.task is not None and {"ind", "ood"} <= info.scores.keys():
             paper = paper_numbers_of(info)
             ours = Accuracy(info.scores["ind"], info.scores["ood"])
-            found[_experiment(info, paper), _architecture(info)].append((ours, entry, paper))
+            found[_experiment(info, paper), info.architecture].append((ours, entry, paper))
     cells = []
     for (experiment, architecture), counters in found.items():
         ours, entry, paper = max(counters, key=lambda counter: sum(counter[0]))
@@ -113,12 +113,8 @@ def zoo_grid(entries: Iterable[Entry]) -> Grid:
 def _order(cell: Cell) -> tuple[int, Experiment, int]:
     tasks = list(dict.fromkeys(paper.task for paper in paper_cells()))  # the paper's order, own tasks last
     task = cell.experiment.task
-    place = ARCHITECTURES.index(cell.architecture) if cell.architecture in ARCHITECTURES else len(ARCHITECTURES)
+    place = list(architectures()).index(cell.architecture)
     return tasks.index(task) if task in tasks else len(tasks), cell.experiment, place
-
-
-def _architecture(info: CheckpointInfo) -> str:
-    return str(info.model.get("position") or info.family)
 
 
 def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:

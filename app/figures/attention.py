@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.escape import for_plotly
-from app.figures.style import ARCHITECTURE_COLOURS, OTHER_COLOUR, dress
+from app.figures.style import colour_of, dress
 from probes.attention_variation import AttentionVariation, VariationComparison
 
 PANELS_A_ROW = 4
@@ -86,7 +86,7 @@ def variation_bars(comparison: VariationComparison, title: str = "") -> go.Figur
     figure.add_bar(
         x=names,
         y=ratios,
-        marker_color=[ARCHITECTURE_COLOURS.get(name, OTHER_COLOUR) for name in comparison.architectures],
+        marker_color=[colour_of(name) for name in comparison.architectures],
         error_y={"type": "data", "symmetric": False, "array": high - ratios, "arrayminus": ratios - low},
         width=0.6,
         hovertemplate="%{x}: %{y:.3g}<extra></extra>",

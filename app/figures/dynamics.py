@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import FAINT, INK, OTHER_COLOUR, SPLIT_COLOURS, dress
+from app.figures.style import FAINT, INK, SPLIT_COLOURS, dress
+from models.families import OTHER_COLOUR
 from probes.dynamics import REFERENCE, Dynamics, HalfRise
 
 BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import ARCHITECTURE_COLOURS, DIVERGING, INK, OTHER_COLOUR, SEQUENTIAL, SPLIT_COLOURS, dress
+from app.figures.style import DIVERGING, INK, SEQUENTIAL, SPLIT_COLOURS, colour_of, dress
 from models.errors import CountLensError
 from probes.first_token import FirstToken, Reading
 from probes.first_token_training import FirstTokenTraining
@@ -107,7 +107,7 @@ def first_token_training_figure(result: FirstTokenTraining) -> go.Figure:
     """Accuracy at the first token of longer rows: bars are ours, lines across are the paper's."""
     labels = [f"{score.label}<br><sup>{score.task.removeprefix('first_tok_')}</sup>" for score in result.scores]
     figure = go.Figure()
-    colours = [ARCHITECTURE_COLOURS.get(score.scheme, OTHER_COLOUR) for score in result.scores]
+    colours = [colour_of(score.scheme) for score in result.scores]
     width = min(0.6, 0.12 * len(labels))  # a single one does not fill the page
     figure.add_bar(x=labels, y=[score.ood for score in result.scores], marker_color=colours, name="ours", width=width)
     known = [(label, score.paper[1]) for label, score in zip(labels, result.scores, strict=True) if score.paper]

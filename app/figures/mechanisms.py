@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from app.figures.style import INK, OTHER_COLOUR, SHARES_SCALE, SPLIT_COLOURS, dress
+from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
+from models.families import OTHER_COLOUR
 from probes.mechanisms import HOLDS, Mechanisms, Tested
 from probes.rows import Interval
 from probes.transplants import StateIsCount

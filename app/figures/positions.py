@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from app.escape import for_plotly
-from app.figures.style import ARCHITECTURE_COLOURS, ARCHITECTURE_DASHES, FAINT, OTHER_COLOUR, dress
+from app.figures.style import FAINT, dress, line_of
 from training.evaluate import Scores
 
 
@@ -30,11 +30,7 @@ def accuracy_figure(curves: list[Curve], trained_up_to: int, title: str = "") ->
             y=merged,
             name=for_plotly(curve.name),
             mode="lines",
-            line={
-                "color": ARCHITECTURE_COLOURS.get(curve.architecture, OTHER_COLOUR),
-                "dash": ARCHITECTURE_DASHES.get(curve.architecture, "solid"),
-                "width": 2,
-            },
+            line=line_of(curve.architecture) | {"width": 2},
         )
     figure.add_vrect(x0=0.5, x1=trained_up_to + 0.5, fillcolor=FAINT, line_width=0, layer="below")
     figure.add_annotation(x=trained_up_to / 2, y=106, text="trained", showarrow=False)

@@ -7,7 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import INK, OTHER_COLOUR, SEQUENTIAL, cyclic_colours, dress
+from app.figures.style import INK, SEQUENTIAL, cyclic_colours, dress
+from models.families import OTHER_COLOUR
 from probes.state_trajectory import Circle, StateTrajectory
 
 COLOURS = ("position mod m", "count")  # what colours mean

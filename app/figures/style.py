@@ -6,15 +6,9 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.io import from_json
 
-ARCHITECTURE_COLOURS = {
-    "nope": "#000000",
-    "sine": "#0072B2",
-    "ape": "#009E73",
-    "rope": "#D55E00",
-    "spe": "#CC79A7",
-}
-ARCHITECTURE_DASHES = {"rope": "dot"}  # it often lies exactly on nope
-OTHER_COLOUR = "#56B4E9"
+from models.architectures import architectures
+from models.families import OTHER_COLOUR
+
 FAINT = "rgba(128, 128, 128, 0.12)"
 INK = "#333333"
 ON_DARK = "#E6E6E6"  # in place of black and INK on a dark page
@@ -33,6 +27,17 @@ def _halo(colour: str) -> str:
 
 
 HALO, HALO_ON_DARK = _halo("white"), _halo("black")  # around letters that stand on points
+
+
+def line_of(architecture: str) -> dict[str, str]:
+    """Colour and dash of an architecture's line in all figures; grey where the name is none."""
+    known = architectures().get(architecture)
+    return {"color": OTHER_COLOUR, "dash": "solid"} if known is None else {"color": known.colour, "dash": known.dash}
+
+
+def colour_of(architecture: str) -> str:
+    """The colour of an architecture in all figures."""
+    return line_of(architecture)["color"]
 
 
 def cyclic_colours(number: int) -> list[str]:
@@ -55,6 +60,6 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
 def on_dark(figure: go.Figure) -> go.Figure:
     """The same figure for a dark page: black and dark grey become light, the rest stays as it is."""
     text = figure.to_json()
-    for colour in (ARCHITECTURE_COLOURS["nope"], INK):
+    for colour in (colour_of("nope"), INK):
         text = text.replace(f'"{colour}"', f'"{ON_DARK}"')
     return from_json(text.replace(HALO, HALO_ON_DARK))

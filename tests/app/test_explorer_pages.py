@@ -9,7 +9,7 @@ import pytest
 from shipped import shipped
 
 from app.explorer.registry import PAGES
-from app.figures.style import ARCHITECTURE_COLOURS, INK, ON_DARK, dress, on_dark
+from app.figures.style import INK, ON_DARK, colour_of, dress, on_dark
 
 TRANSFORMER, RECURRENT = shipped("mod10/ape-2L"), shipped("mod10/lstm-1L")
 DEFAULT = next(iter(PAGES))
@@ -95,14 +95,14 @@ def test_snapshots_of_a_run_drive_a_page(open_page: Callable[..., Any], figures:
 
 
 def test_black_and_ink_turn_light_on_a_dark_page_and_nothing_else_does() -> None:
-    figure = go.Figure(go.Scatter(x=[1], y=[2], line_color=ARCHITECTURE_COLOURS["nope"], text=["black"]))
-    figure.add_scatter(x=[1], y=[3], line_color=ARCHITECTURE_COLOURS["sine"])
+    figure = go.Figure(go.Scatter(x=[1], y=[2], line_color=colour_of("nope"), text=["black"]))
+    figure.add_scatter(x=[1], y=[3], line_color=colour_of("sine"))
     dress(figure, "Two points.", font_color=INK)
     dark = on_dark(figure)
-    assert [trace.line.color for trace in dark.data] == [ON_DARK, ARCHITECTURE_COLOURS["sine"]]
+    assert [trace.line.color for trace in dark.data] == [ON_DARK, colour_of("sine")]
     assert dark.layout.font.color == ON_DARK
     assert (dark.layout.meta, dark.data[0].text) == (figure.layout.meta, ("black",))
-    assert figure.data[0].line.color == ARCHITECTURE_COLOURS["nope"]
+    assert figure.data[0].line.color == colour_of("nope")
 
 
 @pytest.mark.parametrize("counter", [TRANSFORMER, RECURRENT])

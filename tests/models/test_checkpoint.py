@@ -22,9 +22,9 @@ from models import (
     read_info,
     save_counter,
 )
-from models.config import POSITION_NAMES
 from models.files import atomic_path
 from models.find import find_checkpoint
+from models.schemes import SCHEMES
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def counter(generator: torch.Generator) -> torch.nn.Module:
     return build_counter(TransformerConfig(13, "ape", n_layers=3), generator).eval()
 
 
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_a_saved_counter_comes_back(tmp_path: Path, position: str, generator: torch.Generator) -> None:
     counter = build_counter(TransformerConfig(13, position, n_layers=3, causal=False), generator).eval()
     save_counter(tmp_path / "model.safetensors", counter, CheckpointInfo("", {}, seed=5, scores={"ind": 99.5}))

@@ -5,8 +5,8 @@ import torch
 from transformer_lens.hook_points import HookPoint
 
 from models import CountLensError, TransformerConfig, build_counter, hook_name
-from models.config import POSITION_NAMES
-from models.schemes import SCHEMES, sine_table
+from models.position_tables import sine_table
+from models.schemes import SCHEMES
 from models.transformer import Transformer
 
 
@@ -36,7 +36,7 @@ BLOCK_HOOKS = [
 ]
 
 
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_the_whole_ordered_hook_list_is_pinned(position: str) -> None:
     block = list(BLOCK_HOOKS)
     if position == "rope":
@@ -48,7 +48,7 @@ def test_the_whole_ordered_hook_list_is_pinned(position: str) -> None:
     assert list(lively(position).hook_dict) == expected
 
 
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_a_cache_holds_every_hook_that_is_not_switched_off(position: str) -> None:
     counter = lively(position)
     _, cache = counter.run_with_cache(*inputs())
@@ -57,7 +57,7 @@ def test_a_cache_holds_every_hook_that_is_not_switched_off(position: str) -> Non
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_fused_and_explicit_attention_agree(position: str, causal: bool) -> None:
     counter = lively(position, causal)
     fused = counter(*inputs())
@@ -69,7 +69,7 @@ def test_fused_and_explicit_attention_agree(position: str, causal: bool) -> None
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_switched_on_hooks_fire_and_change_no_logit(position: str) -> None:
     counter = lively(position)
     plain = counter(*inputs())
@@ -85,7 +85,7 @@ def test_switched_on_hooks_fire_and_change_no_logit(position: str) -> None:
 
 @pytest.mark.parametrize("reads", [None, [7, 9, 19], [19]])
 @pytest.mark.parametrize(("layer", "first"), [(0, 0), (0, 7), (1, 7), (2, 1), (3, 7)])
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_a_run_can_be_taken_up_at_a_layer_and_a_position(
     position: str, layer: int, first: int, reads: list[int] | None
 ) -> None:
@@ -157,7 +157,7 @@ def test_hooks_fire_in_a_run_that_is_taken_up_and_only_for_what_it_computes() ->
     assert shapes["blocks.2.attn.hook_pattern"] == (4, 4, 2, 20)
 
 
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_a_later_token_changes_no_earlier_logit_of_a_causal_counter(position: str) -> None:
     token_ids, position_ids = inputs()
     changed = token_ids.clone()
@@ -184,7 +184,7 @@ def test_masked_padding_changes_nothing(causal: bool) -> None:
 
 def test_positions_matter_to_the_schemes_that_have_them() -> None:
     token_ids, position_ids = inputs()
-    for position in POSITION_NAMES:
+    for position in SCHEMES:
         counter = lively(position)
         shift = (counter(token_ids, position_ids) - counter(token_ids, position_ids * 0 + position_ids[:1])).abs()
         spread = (counter(token_ids, position_ids) - counter(token_ids, position_ids[:1].expand(4, -1) * 2)).abs()
@@ -199,10 +199,6 @@ def test_scores_are_divided_by_the_layer() -> None:
     product = torch.einsum("bqhd,bkhd->bhqk", q, k) / (q.shape[-1] ** 0.5 * 3)
     below = torch.ones(20, 20).tril().bool()
     torch.testing.assert_close(cache["attn_scores", 2][..., below], product[..., below], atol=1e-5, rtol=0)
-
-
-def test_schemes_are_the_ones_that_configs_allow() -> None:
-    assert tuple(SCHEMES) == POSITION_NAMES
 
 
 def test_the_sine_table_is_the_textbook_one() -> None:

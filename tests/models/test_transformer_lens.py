@@ -12,12 +12,12 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from models import CountLensError, TransformerConfig, build_counter, save_counter, to_transformer_lens
-from models.config import POSITION_NAMES
 from models.export import export_bridge, export_hooked_transformer
+from models.schemes import SCHEMES
 
 OLD_VERSION = "3.9.0"
 OLD_HOME = Path(__file__).parents[2] / ".cache" / f"transformer-lens-{OLD_VERSION}"
-CASES = [(position, causal) for position in POSITION_NAMES for causal in (True, False)]
+CASES = [(position, causal) for position in SCHEMES for causal in (True, False)]
 
 
 def case(position: str, causal: bool) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:

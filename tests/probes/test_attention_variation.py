@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from models import CheckpointInfo, CountLensError, TransformerConfig, build_counter, hook_name
-from models.config import POSITION_NAMES, RNNConfig
+from models.config import RNNConfig
+from models.schemes import SCHEMES
 from models.transformer import Transformer
 from probes.attention_scores import exact_moments, occurring_pairs
 from probes.attention_variation import AttentionVariation, attention_variation, compare_variation
@@ -125,7 +126,7 @@ def scores_in_a_loop(counter: Transformer, token_ids: torch.Tensor) -> torch.Ten
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_layer_0_equals_a_loop_over_sequences(position: str, causal: bool) -> None:
     counter = lively(position, causal=causal, max_position=9)
     token_ids = torch.tensor([0, 3, 7, SELECTIVE.vocab.id("<bos>")])

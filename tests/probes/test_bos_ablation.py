@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from models import CheckpointInfo, Counter, CountLensError, TransformerConfig, build_counter
-from models.config import POSITION_NAMES, LSTMConfig, MambaConfig, RNNConfig, RWKV6Config, S4Config
+from models.config import LSTMConfig, MambaConfig, RNNConfig, RWKV6Config, S4Config
+from models.schemes import SCHEMES
 from models.transformer import Transformer
 from probes.bos_ablation import BosAblation, bos_ablation
 from probes.first_token_edits import KINDS, cut_key, edits_of, token_means
@@ -128,7 +129,7 @@ def edited_logits(counter: Counter, batch: Batch, kind: str, layer: int | None =
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("position", POSITION_NAMES)
+@pytest.mark.parametrize("position", SCHEMES)
 def test_with_attention_to_it_cut_everywhere_a_row_is_as_without_its_first_token(position: str, causal: bool) -> None:
     config = TransformerConfig(SELECTIVE.vocab.size, position, causal=causal, n_layers=3, d_model=16, n_heads=2)
     counter = lively(config, SELECTIVE)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from models import FAMILIES, CheckpointInfo, TransformerConfig, build_counter, hook_name
-from models.config import POSITION_NAMES
 from models.counter import Counter
+from models.schemes import SCHEMES
 from models.transformer import Transformer
 from probes.logit_lens import LogitLens, logit_lens
 from probes.result import NotApplicable
@@ -85,7 +85,7 @@ def test_a_head_that_is_cut_is_found_no_more() -> None:
     assert "no better than a constant one" in found.verdict.sentence
 
 
-CASES = [("transformer", {"position": position}) for position in POSITION_NAMES]
+CASES = [("transformer", {"position": position}) for position in SCHEMES]
 CASES += [("transformer", {"position": "nope", "causal": False}), ("s4", {}), ("mamba", {}), ("rwkv6", {})]
 
 

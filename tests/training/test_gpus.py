@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.families import FAMILIES
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
 from training.gpus import (
     GPUS,
     LAUNCH_SECONDS,
-    LAUNCHES,
     UTILISATION,
     Gpu,
     bound_by_launches,
@@ -53,8 +51,7 @@ def test_launches_are_about_what_pytorch_dispatches(tmp_path: Path, family: str,
     assert step_launches(config) == pytest.approx(kernels.count, rel=0.25)
 
 
-def test_every_family_has_its_launches_and_every_gpu_sound_numbers() -> None:
-    assert set(LAUNCHES) == set(FAMILIES)
+def test_every_gpu_has_sound_numbers() -> None:
     for gpu in GPUS.values():
         assert 0 < gpu.fp32_tflops < (gpu.bf16_tflops or 1000)
         assert gpu.memory_gb >= 16

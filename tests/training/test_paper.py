@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from models.config import POSITION_NAMES
 from models.errors import CountLensError
 from models.families import FAMILIES
 from models.info import CheckpointInfo
+from models.schemes import SCHEMES
 from training.agreement import agreement
 from training.paper import PAPER_TABLES, PaperCell, paper_cells, paper_numbers, paper_numbers_of
 from training.tasks import TASKS, make_task
@@ -20,7 +20,7 @@ PRINTED = Path(__file__).parents[1] / "paper_data/tables.csv"
 
 
 def test_every_cell_is_of_a_known_table_task_and_architecture() -> None:
-    architectures = {*POSITION_NAMES, *FAMILIES} - {"transformer"}
+    architectures = {*SCHEMES, *FAMILIES} - {"transformer"}
     for cell in paper_cells():
         assert cell.table in PAPER_TABLES
         assert cell.statistic == PAPER_TABLES[cell.table].statistic
