@@ -5,20 +5,20 @@ tested elsewhere.
 """
 
 import contextlib
-import inspect
 import io
 import os
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 from unittest.mock import patch
 
 from app import cli
 from models.border import field_hints
+from probes.registry import PROBES
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import NUMBERS, TEXTS, put_odd_file
 from tests.fuzz.sources import tiny_config, write_counter
@@ -49,6 +49,17 @@ FILES = (
     ),
     *("nothing", "odd", "new", "new/folder", "text.txt", "scores.csv", ".", "..", "counter/.."),
 )
+COUNTERS = ("counter", "lstm", "runs/mine", "counter/model.safetensors")
+POSITIONAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "eval": (COUNTERS,),
+    "list": ((".", "runs"),),
+    "export": (COUNTERS, ("new", "new/folder")),
+    "sweep": (("grid.toml", "runs/sweep.jsonl"),),
+    "ship": (("runs/sweep.jsonl",),),
+    "probe": (("behaviour", "mod_pca"), COUNTERS),
+    "patch": (COUNTERS,),
+    "report": (COUNTERS,),
+}
 SMALL = ("0", "1", "2", "3", "4", "8", "16", "0.5", "1e-3")
 
 
@@ -101,11 +112,12 @@ def stubs() -> Iterator[None]:
     """Takes the place of what takes long once a command line is accepted."""
     server = SimpleNamespace(run=lambda *args, **more: SimpleNamespace(returncode=0))
     with (
-        patch("app.commands.train.train", lambda *args: Scores((), {"ind": 100.0, "ood": 50.0})),
+        patch("app.commands.train.train", lambda *args: Scores({"ind": 100.0, "ood": 50.0}, {})),
         patch("app.commands.sweep.sweep", lambda *args: iter(())),
         patch("app.commands.sweep.train_run", lambda *args, **more: Outcome("finished")),
         patch("training.estimate.time_run", lambda *args, **more: Timing(1e-3, 1e-3, 1e-3)),
         patch("app.commands.explore.subprocess", server),
+        patch.dict(PROBES, {"behaviour": PROBES["behaviour"]}, clear=True),  # the quickest
     ):
         yield
 
@@ -120,44 +132,55 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def list_flags(command: Any) -> list[str]:
-    """The flags of a command, from its signature: a new one is tried too."""
-    names: list[str] = []
-    hints = get_type_hints(command)
-    for name in inspect.signature(command).parameters:
-        if hints[name] is TrainConfig:
-            names += [
-                part for group in field_hints(TrainConfig).values() if is_dataclass(group) for part in _names(group)
-            ]
-            names += ["preset", "seed"]
-        else:
-            names.append(name)
-    return [f"--{name.replace('_', '-')}" for name in names]
+def list_flags(command: Any) -> dict[str, Any]:
+    """The flags of a command with the types of their values, from its signature: a new one is tried too."""
+    hints: dict[str, Any] = {}
+    for name, hint in get_type_hints(command).items():
+        if hint is TrainConfig:
+            groups = [group for group in field_hints(TrainConfig).values() if is_dataclass(group)]
+            hints |= {"preset": str, "seed": int}
+            hints |= {part: kind for group in groups for part, kind in get_type_hints(group).items()}
+        elif name != "return":
+            hints[name] = hint
+    return {f"--{name.replace('_', '-')}": hint for name, hint in hints.items()}
 
 
-def _names(group: Any) -> list[str]:
-    return [field.name for field in fields(group)]
-
-
-def make_arguments(flags: dict[str, list[str]], chance: random.Random) -> list[str]:
-    """A command with some positional values and some flags, each with a value that may fit."""
+def make_arguments(flags: dict[str, dict[str, Any]], chance: random.Random) -> list[str]:
+    """A command with positional values and flags, of which most fit and some do not."""
     command = chance.choice(list(flags)) if chance.random() < 0.97 else chance.choice(TEXTS)
-    arguments = [command, *(_value(chance) for _ in range(chance.choice((0, 1, 1, 2))))]
+    positional = [chance.choice(choices) for choices in POSITIONAL.get(command, ())]
+    if chance.random() < 0.3:
+        positional = [_odd_value(chance) for _ in range(chance.choice((0, 1, 2)))]
+    arguments = [command, *positional]
+    hints = flags.get(command) or {"--x": str}
     for _ in range(chance.choice((0, 1, 1, 2, 4))):
-        arguments.append(
-            chance.choice(flags.get(command) or ["--x"]) if chance.random() < 0.95 else chance.choice(TEXTS)
-        )
-        if chance.random() < 0.85:
-            arguments.append(_value(chance))
+        flag = chance.choice(list(hints))
+        arguments.append(flag if chance.random() < 0.97 else chance.choice(TEXTS))
+        if hints[flag] is not bool or chance.random() < 0.1:
+            arguments.append(_value(hints[flag], chance))
     return arguments
 
 
-def _value(chance: random.Random) -> str:
-    kind = chance.randrange(10)
-    if kind < 4:
-        return chance.choice(FILES)
-    if kind < 6:
-        return chance.choice(WORDS)
-    if kind < 8:
-        return chance.choice(SMALL)
-    return chance.choice(TEXTS) if kind == 8 else str(chance.choice([n for n in NUMBERS if n != 10**400]))
+def _value(hint: Any, chance: random.Random) -> str:
+    """A value of the flag's type, or any other."""
+    if chance.random() < 0.25:
+        return _odd_value(chance)
+    kinds = set(_plain_types(hint))
+    choices = [kind for kind in kinds if isinstance(kind, str)]
+    if choices:
+        return chance.choice(sorted(choices))
+    return chance.choice(FILES if Path in kinds else SMALL if kinds & {int, float} else (*WORDS, *FILES))
+
+
+def _plain_types(hint: Any) -> Iterator[Any]:
+    """The types and the allowed words that a hint consists of."""
+    parts = get_args(hint)
+    if not parts:
+        yield hint
+    for part in parts:
+        yield from _plain_types(part)
+
+
+def _odd_value(chance: random.Random) -> str:
+    kind = chance.randrange(4)
+    return chance.choice((FILES, WORDS, TEXTS, [str(number) for number in NUMBERS if number != 10**400])[kind])

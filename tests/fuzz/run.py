@@ -80,7 +80,9 @@ def fuzz(
     with tqdm(total=len(jobs), unit="case", dynamic_ncols=True) as bar:
         for outcome in do_cases(jobs, folder, seed, workers, registry):
             tallies[outcome.job.border].add(outcome)
-            wrong += [outcome] if outcome.is_wrong else []
+            if outcome.is_wrong:
+                wrong.append(outcome)
+                bar.write(f"{outcome.verdict}: {replay_command(outcome.job, seed)}")
             if len(jobs) == 1 and not outcome.is_wrong:
                 bar.write(f"{outcome.verdict}: {outcome.text}")
             bar.set_postfix_str(f"{outcome.job.border}, {len(wrong)} wrong", refresh=False)
