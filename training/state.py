@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from models.checkpoint import load_tensors, save_tensors
 from models.errors import CountLensError
-from models.info import read_info
+from models.info import read_info, read_metadata
 from training.config import TrainConfig
 
 
@@ -44,12 +43,7 @@ def read_state(path: Path, config: TrainConfig, template: Mapping[str, Tensor] |
 
     `template` has the names, shapes and dtypes that the run's tensors must have.
     """
-    tensors = load_tensors(path)
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise CountLensError(f"{path} cannot be read: {error}") from error
+    metadata, tensors = read_metadata(path), load_tensors(path)
     text = metadata.get("state", "")
     if metadata.get("sha256") != _checksum(text, tensors):
         raise CountLensError(f"{path} is damaged or of another version of CountLens: its checksum does not match")

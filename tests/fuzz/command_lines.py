@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_type_hints
 from unittest.mock import patch
 
 from app import cli
 from models.border import field_hints
 from probes.registry import PROBES
 from tests.fuzz.harness import Case, DifferentError
-from tests.fuzz.mutate import NUMBERS, TEXTS, put_odd_file
+from tests.fuzz.mutate import NUMBERS, TEXTS, plain_types, put_odd_file
 from tests.fuzz.sources import tiny_config, write_counter
 from training.config import TrainConfig
 from training.evaluate import Scores
@@ -165,20 +165,11 @@ def _value(hint: Any, chance: random.Random) -> str:
     """A value of the flag's type, or any other."""
     if chance.random() < 0.25:
         return _odd_value(chance)
-    kinds = set(_plain_types(hint))
+    kinds = set(plain_types(hint))
     choices = [kind for kind in kinds if isinstance(kind, str)]
     if choices:
         return chance.choice(sorted(choices))
     return chance.choice(FILES if Path in kinds else SMALL if kinds & {int, float} else (*WORDS, *FILES))
-
-
-def _plain_types(hint: Any) -> Iterator[Any]:
-    """The types and the allowed words that a hint consists of."""
-    parts = get_args(hint)
-    if not parts:
-        yield hint
-    for part in parts:
-        yield from _plain_types(part)
 
 
 def _odd_value(chance: random.Random) -> str:

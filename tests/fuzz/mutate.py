@@ -4,9 +4,9 @@ import json
 import math
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 NUMBERS: tuple[Any, ...] = (
     *(0, -1, 1, 2, 3, 7, 255, 10**4, 10**6, 2**31, 2**53 + 1, 2**63, 2**64, 10**30, -(10**9), 10**400),
@@ -59,7 +59,7 @@ def mutate_tree(tree: Any, chance: random.Random, changes: int | None = None) ->
     return tree
 
 
-def _places(tree: Any) -> Any:
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in items:
         yield tree, key
@@ -71,7 +71,7 @@ def _near(value: Any, chance: random.Random) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float):
-        return chance.choice([value + 1, value - 1, -value, value * 1000, value / 2, str(value), [value], float(value)])
+        return chance.choice([value + 1, value - 1, -value, value * 1000, value // 2, str(value), [value]])
     if isinstance(value, str):
         return chance.choice([value.upper(), value + "x", value[:-1], value * 2, [value], 7, f" {value}"])
     return chance.choice([None, [value], str(value), 0])
@@ -149,3 +149,12 @@ def put_odd_file(path: Path, chance: random.Random) -> str:
 def _make_holes(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(64 * 2**30)
+
+
+def plain_types(hint: Any) -> Iterator[Any]:
+    """The types and the allowed words that a hint consists of."""
+    parts = get_args(hint)
+    if not parts:
+        yield hint
+    for part in parts:
+        yield from plain_types(part)

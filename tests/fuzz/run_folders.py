@@ -28,7 +28,7 @@ from training.state import read_state, write_state
 
 ARCHITECTURES = ("sine", "lstm")
 CONFIG, METRICS, STATE = "config.json", "metrics.jsonl", "state.safetensors"
-WAY_OUT = re.compile(r"\b(remove|restore|train|copy|move|choose|update|free|use|rename|lower)\b")
+WAY_OUT = re.compile(r"\b(remove|restore|train|copy|move|choose|update|free)\b", re.IGNORECASE)
 
 
 def prepare(folder: Path) -> None:
