@@ -460,6 +460,10 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(_fail("stopped; a training run goes on with: countlens train --resume RUN", 130))
     except BrokenPipeError:
         sys.stderr.close()
+    except OSError as error:  # of a disk or a file that no reader expected to fail
+        path = "" if error.filename is None else f" at {error.filename}"
+        reason = error.strerror or error
+        sys.exit(_fail(f"the system refused a file operation{path}: {reason}. Mend that, then try again", 2))
 
 
 def _fail(message: str, code: int) -> int:

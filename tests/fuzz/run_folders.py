@@ -94,7 +94,8 @@ def contents(run: Path) -> dict[str, bytes]:
         if path.is_file()
     }
     metrics = re.sub(rb'"seconds": [0-9.e+-]+', b"", (run / METRICS).read_bytes())
-    return files | {METRICS: metrics, CONFIG: (run / CONFIG).read_bytes()}
+    config = RunFolder(run).config()  # the same settings can be written in several ways
+    return files | {METRICS: metrics, CONFIG: repr(config).encode()}
 
 
 def compare(result: dict[str, bytes], whole: dict[str, bytes]) -> None:
