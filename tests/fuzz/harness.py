@@ -4,6 +4,7 @@ A border is a place where values come in from outside. A case of it is one hosti
 follows from the seed, the name of the border and the number of the case, so that a single case can be done again.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -12,6 +13,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from typing import IO, Any, Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_SECONDS = 5.0  # of a case
+MOST_PATIENCE = 12  # times as long, however busy the machine is
 MOST_BYTES = 500 * 10**6  # that a case may take beyond the size of its files
 MB = 10**6
 
@@ -139,7 +142,8 @@ class Worker:
         assert self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            return _read_line(self._process.stdout, seconds)
+            _await_reply(self._process, seconds)
+            return _read_line(self._process.stdout)
         except (EOFError, BrokenPipeError):
             code = self._process.wait()
             self.stop()
@@ -147,9 +151,31 @@ class Worker:
             raise DeadWorkerError(f"the process ended with code {code}: {words}") from None
 
 
-def _read_line(pipe: IO[bytes], seconds: float | None) -> dict[str, Any]:
-    if not select.select([pipe], [], [], seconds)[0]:
-        raise TimeoutError
+def _await_reply(process: subprocess.Popen[bytes], seconds: float | None) -> None:
+    """Waits until the process says something. TimeoutError if that takes it longer, on a core of its own.
+
+    The time that its threads wait for a core does not count: on a busy machine it would be most of the time.
+    """
+    began, waits = time.monotonic(), _seconds_in_queue(process.pid)
+    left = seconds
+    while not select.select([process.stdout], [], [], left)[0]:
+        assert seconds is not None
+        elapsed = time.monotonic() - began
+        left = seconds - (elapsed - (_seconds_in_queue(process.pid) - waits))
+        if left < 0.1 or elapsed > MOST_PATIENCE * seconds:
+            raise TimeoutError
+
+
+def _seconds_in_queue(process: int) -> float:
+    """How long the threads of a process have waited for a core; 0 where the system does not tell."""
+    waits = 0.0
+    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            waits += int(path.read_text().split()[1]) / 1e9
+    return waits
+
+
+def _read_line(pipe: IO[bytes]) -> dict[str, Any]:
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(pipe.fileno(), 2**16)

@@ -38,6 +38,8 @@ class Desk:
         elif "open" in message:
             if message["open"] not in self.opened:
                 self.opened[message["open"]] = self.borders[message["open"]].open(self.sources / message["open"])
+                gc.collect()
+                gc.freeze()  # streamlit looks for garbage after every page: through all of torch, without this
         else:
             return self.do(Job(message["border"], message["case"]), Path(message["place"]))
         return {"verdict": "accepted", "text": ""}
@@ -102,15 +104,13 @@ def main(registry: str, folder: str, seed: str) -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     desk = Desk(load_registry(registry), Path(folder), int(seed))
-    for number, line in enumerate(sys.stdin):
+    for line in sys.stdin:
         try:
             reply = desk.answer(json.loads(line))
         except Exception:
             reply = {"verdict": "foreign", "text": traceback.format_exc()}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-        if number % 500 == 0:
-            gc.collect()
 
 
 if __name__ == "__main__":
