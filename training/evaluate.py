@@ -11,6 +11,7 @@ from training.batches import Batch, draw_tokens
 from training.tasks import Task, check_sound
 
 ROWS_AT_ONCE = 128  # rows a forward pass; more gains nothing on a CPU
+TOKENS_AT_ONCE = 2**17  # of these rows; a data file with one very long row must not take all memory
 FINAL_ROWS = 1024
 FINAL_SEED = 20_250_001  # a sample that no checkpoint was chosen on
 
@@ -71,8 +72,9 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
     counter.eval()
     predictions = []
     with torch.inference_mode():
-        for start in range(0, len(batch.token_ids), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
+        rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // batch.token_ids.shape[1]))
+        for start in range(0, len(batch.token_ids), rows):
+            part = slice(start, start + rows)
             mask = None if counter.cfg.causal else batch.attention_mask[part]
             logits = counter(batch.token_ids[part], batch.position_ids[part], mask)
             predictions.append(logits.argmax(-1))

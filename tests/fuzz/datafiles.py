@@ -62,13 +62,14 @@ def make_file(task: Task, chance: random.Random) -> bytes:
         lambda: damage_bytes(_lines(rows, chance), chance),
         lambda: _lines(_swap_token(rows, task, chance), chance),
         lambda: _lines(rows * chance.choice((100, 1000)), chance),
-        lambda: _lines([[part * chance.choice((2, 100, 20_000)) for part in rows[0]]], chance),
+        lambda: _lines([_repeat(rows[0], chance)], chance),
+        lambda: _lines([*rows * chance.choice((1, 50)), _repeat(rows[0], chance)], chance),
         lambda: b"\xef\xbb\xbf" + _lines(rows, chance),
         lambda: _lines(rows, chance).replace(b"\n", chance.choice([b"\r\n", b"\n\n\n", b" ", b"\x0b", b"\r"])),
         lambda: json.dumps(rows).encode(),
         lambda: b"\n" * chance.choice((1, 200_000)),
     ]
-    return chance.choices(mutations, [2, 6, 2, 5, 4, 1, 1, 1, 2, 1, 1])[0]()
+    return chance.choices(mutations, [2, 6, 2, 5, 4, 1, 1, 1, 1, 2, 1, 1])[0]()
 
 
 def _row(task: Task, generator: torch.Generator) -> list[list[str]]:
@@ -80,6 +81,12 @@ def _row(task: Task, generator: torch.Generator) -> list[list[str]]:
 def _lines(rows: list[list[list[str]]], chance: random.Random, *more: object) -> bytes:
     lines = [to_json(row, chance) for row in (*rows, *more)]
     return b"\n".join(lines) + b"\n" * chance.randrange(2)
+
+
+def _repeat(row: list[list[str]], chance: random.Random) -> list[list[str]]:
+    """A row that is much longer than those of the task, perhaps longer than any may be."""
+    times = chance.choice((2, 100, 2_000, 7_000, 100_000))
+    return [part * times for part in row]
 
 
 def _swap_token(rows: list[list[list[str]]], task: Task, chance: random.Random) -> list[list[list[str]]]:
