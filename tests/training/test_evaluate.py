@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,7 @@ def test_very_long_rows_are_predicted_a_few_at_a_time_with_the_same_answers(
     token_ids = torch.randint(12, (6, 50), generator=generator)
     batch = Batch(token_ids, torch.zeros_like(token_ids), token_ids, token_ids >= 0, torch.ones(6))
     whole = predict(counter, batch)
-    monkeypatch.setattr("training.evaluate.TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr(import_module("training.evaluate"), "TOKENS_AT_ONCE", 100)
     assert torch.equal(predict(counter, batch), whole)
     assert sizes == [300, 100, 100, 100]
 
