@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
@@ -72,12 +73,15 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
     counter.eval()
     predictions = []
     with torch.inference_mode():
-        rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // batch.token_ids.shape[1]))
+        width = batch.token_ids.shape[1]
+        rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // width))
         for start in range(0, len(batch.token_ids), rows):
-            part = slice(start, start + rows)
+            # Beside a very long row most of a short one is padding, of which no answer is asked.
+            longest = width if rows == ROWS_AT_ONCE else int(batch.attention_mask[start : start + rows].sum(1).max())
+            part = slice(start, start + rows), slice(longest)
             mask = None if counter.cfg.causal else batch.attention_mask[part]
-            logits = counter(batch.token_ids[part], batch.position_ids[part], mask)
-            predictions.append(logits.argmax(-1))
+            answers = counter(batch.token_ids[part], batch.position_ids[part], mask).argmax(-1)
+            predictions.append(F.pad(answers, (0, width - longest)))
     counter.train(was_training)
     return torch.cat(predictions)
 

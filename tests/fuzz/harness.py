@@ -158,6 +158,7 @@ def _await_reply(process: subprocess.Popen[bytes], seconds: float | None) -> Non
     """
     began, waits = time.monotonic(), _seconds_in_queue(process.pid)
     left = seconds
+    assert process.stdout is not None
     while not select.select([process.stdout], [], [], left)[0]:
         assert seconds is not None
         elapsed = time.monotonic() - began

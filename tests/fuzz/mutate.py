@@ -55,7 +55,9 @@ def mutate_tree(tree: Any, chance: random.Random, changes: int | None = None) ->
             name = chance.choice([*TEXTS, "step", "name", "x"])
             holder[name] = holder.pop(key) if chance.random() < 0.5 else odd_value(chance)
         else:
-            holder.extend([odd_value(chance)] * chance.choice((1, 5, 1000)))
+            value, times = odd_value(chance), chance.choice((1, 5, 1000))
+            # A long list many times over would take the mutation itself too long.
+            holder.extend([value] * (1 if isinstance(value, list | dict) else times))
     return tree
 
 

@@ -40,7 +40,7 @@ def plan(borders: dict[str, Border], only: Sequence[str], scale: float, case: in
 
 def table(tallies: dict[str, Tally]) -> list[str]:
     """The lines of the table that is printed in the end."""
-    lines = [HEADINGS]
+    lines: list[tuple[str, ...]] = [HEADINGS]
     for name, tally in tallies.items():
         counts = [tally.verdicts[key] for key in ("accepted", "refused", "foreign", "hang")]
         numbers = [tally.verdicts.total(), *counts, round(tally.largest / MB), tally.verdicts["different"]]
