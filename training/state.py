@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.border import decode_json
 from models.checkpoint import load_tensors, save_tensors
 from models.errors import CountLensError
 from models.info import read_info, read_metadata
@@ -65,7 +66,8 @@ def fingerprint(path: Path) -> str:
     info = replace(read_info(path), scores={})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
-    layout = {name: entry for name, entry in json.loads(content[8:start]).items() if name != "__metadata__"}
+    header = decode_json(content[8:start], f"the header of {path}")
+    layout = {name: entry for name, entry in header.items() if name != "__metadata__"}
     digest = hashlib.sha256(json.dumps([asdict(info), layout]).encode())
     digest.update(content[start:])
     return digest.hexdigest()

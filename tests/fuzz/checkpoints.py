@@ -100,7 +100,7 @@ def _mutate_info(header: dict[str, Any], chance: random.Random) -> bytes:
     part = chance.choice(("model", "model", "task", "scores", "training", None))
     if part is None:
         info = mutate_tree(info, chance)
-    elif chance.random() < 0.5:
+    elif chance.random() < 0.5 or not info[part]:
         info[part] = mutate_tree(info[part], chance)
     else:
         key = chance.choice(list(info[part]))

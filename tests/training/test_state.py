@@ -133,3 +133,12 @@ def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny: Tra
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert fingerprint(path) != before
+
+
+def test_a_header_that_is_no_text_has_no_fingerprint(tmp_path: Path, tiny: TrainConfig) -> None:
+    path = tmp_path / "model.safetensors"
+    counter = build_counter(model_config(tiny), torch.Generator().manual_seed(0))
+    save_counter(path, counter, CheckpointInfo(family="", model={}))
+    path.write_bytes(path.read_bytes().replace(b'"dtype":"F32"', b'"dtyp\xf0":"F32"', 1))
+    with pytest.raises(CountLensError, match=r"the header of .* cannot be read"):
+        fingerprint(path)
