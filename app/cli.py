@@ -94,14 +94,19 @@ def list_counters(folders: Positional[tuple[Path, ...]] = (), json: bool = False
     print_counters(folders, json)
 
 
-def tasks(json: bool = False) -> None:
+def tasks(json: bool = False, figure: Path | None = None) -> None:
     """List the tasks, with an example of each.
 
     Args:
         json: Print one JSON list.
+        figure: Write a page (.html) instead: how often a kind of token occurs in the rows of selective counting.
     """
-    from app.commands.tasks import print_tasks
+    from app.commands.tasks import print_tasks, write_counts_figure
 
+    if figure is not None:
+        write_counts_figure(figure)
+        print(f"wrote {figure}")
+        return
     print_tasks(json)
 
 

@@ -48,6 +48,7 @@ class TransformerConfig(CounterConfig):
     causal: bool = True  # False lets every token attend to later ones too
     eps: Annotated[float, Meta(gt=0, le=1e12)] = 1e-5  # LayerNorm's epsilon
     init_std: Std = 0.02  # std of the initial weights
+    embed_std: Std | None = None  # std of the initial token embedding; None: init_std
     # Which of HookedTransformer's optional hook points fire; see `Transformer.set_use_*`.
     use_attn_result: bool = False
     use_split_qkv_input: bool = False

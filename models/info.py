@@ -37,6 +37,7 @@ class CheckpointInfo:
     seed: Seed | None = None
     step: Step | None = None  # training step at which it was saved
     scores: dict[str, Percent] = field(default_factory=dict)  # percent: ind, ood, and aux where there is one
+    last_scores: dict[str, Percent] = field(default_factory=dict)  # of the last checkpoint of the same run
     training: dict[str, Any] = field(default_factory=dict)  # the whole training config
     transformer_lens: dict[str, Any] | None = None  # HookedTransformerConfig fields, where it loads there
     format_version: int = FORMAT_VERSION

@@ -283,12 +283,16 @@ class Transformer(Counter):
         return self.unembed(self.ln_final(resid))
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """GPT-2's: N(0, init_std), outputs of a block divided by sqrt(2 * n_layers), biases 0, norms 1."""
+        """GPT-2's: N(0, init_std), outputs of a block divided by sqrt(2 * n_layers), biases 0, norms 1.
+
+        The token embedding has a std of its own, if the config gives one.
+        """
         for name, parameter in self.named_parameters():
             kind = name.rsplit(".", 1)[-1]
             if kind.startswith("W_"):
                 shrink = math.sqrt(2 * self.cfg.n_layers) if kind in ("W_O", "W_out") else 1.0
-                normal_(parameter, self.cfg.init_std / shrink, generator)
+                std = self.cfg.init_std if kind != "W_E" or self.cfg.embed_std is None else self.cfg.embed_std
+                normal_(parameter, std / shrink, generator)
             else:
                 nn.init.constant_(parameter, 1.0 if kind == "w" else 0.0)
 

@@ -89,7 +89,7 @@ def bos_comparison(pairs: Sequence[tuple[CheckpointInfo, CheckpointInfo]]) -> Bo
 def pairs_by_bos(infos: Iterable[CheckpointInfo]) -> list[tuple[CheckpointInfo, CheckpointInfo]]:
     """The (with bos, without bos) pairs of one task, architecture and depth, the best checkpoint of each."""
     found: dict[Setting, dict[bool, CheckpointInfo]] = {}
-    for info in sorted(infos, key=lambda info: sum(info.scores.values())):
+    for info in sorted(infos, key=lambda info: info.scores.get("ind", 0.0) + info.scores.get("ood", 0.0)):
         if info.task is not None:
             found.setdefault(_setting(info), {})[_has_bos(info)] = info
     return [(both[True], both[False]) for both in found.values() if len(both) == 2]

@@ -70,12 +70,13 @@ def make_run() -> Callable[..., Any]:
             seed=config.seed,
             step=3,
             scores={"ind": ind, "ood": ood},
+            last_scores={"ind": ind, "ood": ood - 1},
             training=config.to_dict(),
         )
         counter = build_counter(model_config(config), torch.Generator().manual_seed(config.seed))
         save_counter(run.best, counter, info)
         if finished:
-            save_counter(run.last, counter, replace(info, scores={}))
+            save_counter(run.last, counter, replace(info, scores=info.last_scores, last_scores={}))
         return run
 
     return make

@@ -54,13 +54,15 @@ countlens sweep checkpoints/zoo.toml
 countlens ship runs/zoo.jsonl
 ```
 
-In the tables below, accuracy is in percent and OOD is scored only beyond the training length. *Paper* is the best of
-its five seeds, with the median OOD of the five in brackets. *Size* is layers x width and attention heads. *Recipe* is
-steps x rows a step, peak learning rate (cosine, unless it says constant), weight decay and largest gradient norm.
+In the tables below, accuracy is in percent and OOD is scored only beyond the training length. *Last* is the run's last
+checkpoint; the shipped one is its best, chosen by its scores, on all rows where a task's rows can be listed (modular,
+helper, shifted start), so that the best is on the kind side. *Paper* is the best of its five seeds, with the median OOD
+of the five in brackets. *Size* is layers x width and attention heads. *Recipe* is steps x rows per step, peak learning
+rate (cosine, unless it says constant), weight decay and largest gradient norm.
 """
 COLUMNS = (
-    *("counter", "size", "parameters", "file", "IND / OOD", "OOD of all seeds", "paper IND / OOD", "trained in"),
-    "recipe",
+    *("counter", "size", "parameters", "file", "IND / OOD", "last IND / OOD", "OOD of all seeds", "paper IND / OOD"),
+    *("trained in", "recipe"),
 )
 
 
@@ -112,7 +114,7 @@ def card(out: Path, rows: Sequence[ScoreRow]) -> str:
 
 
 def _line(entry: _Entry) -> list[str]:
-    info, scores = entry.info, entry.info.scores
+    info = entry.info
     shipped = next((row for row in entry.seeds if row.name == entry.name), None)
     ood = ", ".join(printed(row.ood) for row in entry.seeds)
     return [
@@ -120,12 +122,16 @@ def _line(entry: _Entry) -> list[str]:
         _size(info.model),
         f"{_parameters(info):,}",
         f"{entry.bytes / 1e3:,.0f} kB",
-        " / ".join(printed(scores[split]) if split in scores else "?" for split in ("ind", "ood")),
+        *(_accuracy(scores) for scores in (info.scores, info.last_scores)),
         f"{len(entry.seeds)}: {ood}" if entry.seeds else "?",
         _paper(info),
         _duration(shipped.seconds) if shipped else "?",
         _recipe(info.training),
     ]
+
+
+def _accuracy(scores: dict[str, float]) -> str:
+    return " / ".join(printed(scores[split]) if split in scores else "?" for split in ("ind", "ood"))
 
 
 def _size(model: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ class ModelOptions:
     init_std: Std | None = None  # std of a transformer's initial weights
     d_state: StateSize | None = None  # state of each channel of s4 (64) or mamba (16)
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
-    embed_std: Std | None = None  # std of a recurrent counter's initial embedding
+    embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
     dropout: Dropout | None = None  # of a recurrent counter, while training
 
 

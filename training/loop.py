@@ -172,8 +172,8 @@ class Trainer:
         assert self.best is not None  # the last step is always evaluated
         self.run.check_best(self.digests[self.run.best.name])
         best = final_scores(load_counter(self.run.best, self.device), self.config)
-        replace_scores(self.run.best, best.summary)
         last = best if self.best["step"] == self.step else final_scores(self._reload(), self.config)
+        replace_scores(self.run.best, best.summary, last.summary)
         self._save(self.run.last, last.summary)
         self.run.finish()
         return best
@@ -307,6 +307,7 @@ class Trainer:
             restore_scaler(self.scaler, state.tensors["scaler"])
 
 
-def replace_scores(path: Path, scores: dict[str, float]) -> None:
+def replace_scores(path: Path, scores: dict[str, float], last_scores: dict[str, float]) -> None:
     """Writes other scores into a checkpoint file; its tensors stay as they are, bit for bit."""
-    save_tensors(path, load_tensors(path), replace(read_info(path), scores=scores).to_metadata())
+    info = replace(read_info(path), scores=scores, last_scores=last_scores)
+    save_tensors(path, load_tensors(path), info.to_metadata())

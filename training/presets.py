@@ -28,7 +28,7 @@ class Recipe:
     d_model: int
     n_heads: int
     init_std: float
-    embed_std: float
+    embed_std: float | None  # None: of a transformer, as init_std
     dropout: float
     steps: int
     batch_size: int
@@ -47,7 +47,7 @@ SMALL = Recipe(
     d_model=64,
     n_heads=4,
     init_std=0.1,
-    embed_std=1.0,
+    embed_std=None,
     dropout=0.0,
     steps=2000,
     batch_size=16,
@@ -65,7 +65,7 @@ PAPER = Recipe(
     d_model=1024,
     n_heads=8,
     init_std=0.02,
-    embed_std=0.02,
+    embed_std=None,
     dropout=0.0,
     steps=312_500,
     batch_size=32,
@@ -81,7 +81,7 @@ PAPER = Recipe(
 
 # Where `small` differs from SMALL: by task (without its base; `+bos` adds to it), by architecture, and by both.
 # Later ones win.
-RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0}
+RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.01, "clip": 1.0, "embed_std": 1.0}
 SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
     "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
@@ -93,7 +93,8 @@ FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_si
 SMALL_TASKS: dict[str, dict[str, Any]] = {
     "first_tok_homogeneous": FIRST_TOKEN,
     "first_tok_heterogeneous": FIRST_TOKEN | {"d_model": 4},
-    "mod": {"steps": 1500, "batch_size": 32, "weight_decay": 1.0, "n_heads": 2},
+    # Clipping matters: with 10.0 in place of 1.0 OOD of ape was 76 to 99 over four seeds, with 0.3 81.
+    "mod": {"steps": 1500, "batch_size": 32, "weight_decay": 1.0, "n_heads": 2, "clip": 1.0},
     "selective": {"steps": 5000, "weight_decay": 0.1, "eval_every": 250},
     "selective+bos": {"n_layers": 1, "d_model": 128},
     "shifted_start": {"steps": 4000, "eval_every": 200},
@@ -103,11 +104,15 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # Four columns of sines take their time.
     ("first_tok_homogeneous", "sine"): {"steps": 6000},
     ("first_tok_homogeneous", "spe"): {"steps": 6000},
+    # A small token embedding leaves the first layer to the positions. Last OOD on tuning seeds 105 and 106: 100 and
+    # 100; without it 98 and 98.
+    ("mod", "ape"): {"embed_std": 0.01},
     # One wide head and strong weight decay: with 4 heads, or 128 wide, OOD stayed below 75.
     ("mod", "sine"): {"d_model": 256, "n_heads": 1, "batch_size": 16, "init_std": 0.02},
     ("mod", "spe"): {"steps": 4000, "lr": 1e-3, "weight_decay": 0.01},
     # Bos makes it easy to fit; then nothing in it extrapolates.
-    ("mod+bos", "nope"): {"steps": 6000, "lr": 1e-3, "weight_decay": 0.01},
+    ("mod+bos", "nope"): {"steps": 8000, "n_heads": 4, "weight_decay": 0.01},
+    ("mod+bos", "rope"): {"steps": 2000, "n_heads": 4},
     # Learned positions extrapolate better when narrow: OOD 97, and at 128 wide 62 to 89 (decay 0.03 to 0.3).
     ("selective+bos", "ape"): {"d_model": 64, "weight_decay": 0.3},
     # With less decay OOD stays at 90.
@@ -135,7 +140,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
 
 # Where the paper's other architectures differ from its transformers. Of the widths it tried (32, 128, 1024) its code
 # has 1024 for RNN; for the others this is 128, and 128 is a guess for LSTM.
-PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0}
+PAPER_RECURRENT = {"d_model": 128, "warmup_steps": 0, "embed_std": 0.02}
 PAPER_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": PAPER_RECURRENT | {"d_model": 1024, "lr": 1e-3},
     "lstm": PAPER_RECURRENT | {"lr": 1e-3},

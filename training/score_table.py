@@ -41,7 +41,9 @@ class ScoreRow:
     seed: int
     ind: float  # percent
     ood: float  # percent
-    best_step: int  # of the checkpoint that the scores are of
+    last_ind: float  # percent, of the last checkpoint: no choice was made on the rows that it is scored on
+    last_ood: float
+    best_step: int  # of the checkpoint that `ind` and `ood` are of
     steps: int
     seconds: float  # spent on training
 
@@ -76,7 +78,8 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         raise CountLensError(f"{run.path} is not finished: go on with `countlens train --resume {run.path}`")
     config, info, metrics = run.config(), read_info(run.best), run.metrics()
     data, model = config.data, config.model
-    if not metrics or not {"ind", "ood"} <= info.scores.keys() or info.step is None:
+    scored = all({"ind", "ood"} <= scores.keys() for scores in (info.scores, info.last_scores))
+    if not metrics or not scored or info.step is None:
         raise CountLensError(f"{run.path} has no scores: train it again")
     return ScoreRow(
         name=name,
@@ -94,6 +97,8 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         seed=config.seed,
         ind=round(info.scores["ind"], 4),
         ood=round(info.scores["ood"], 4),
+        last_ind=round(info.last_scores["ind"], 4),
+        last_ood=round(info.last_scores["ood"], 4),
         best_step=info.step,
         steps=_known(config.optimiser.steps, run),
         seconds=round(metrics[-1]["seconds"], 1),

@@ -63,7 +63,7 @@ def read_state(path: Path, config: TrainConfig, template: Mapping[str, Tensor] |
 
 def fingerprint(path: Path) -> str:
     """A digest of a checkpoint file without its scores, which are replaced when the run is finished."""
-    info = replace(read_info(path), scores={})
+    info = replace(read_info(path), scores={}, last_scores={})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = decode_json(content[8:start], f"the header of {path}")

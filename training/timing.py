@@ -164,7 +164,9 @@ def _tokens(config: TrainConfig, split: Split, rows: int, independent_rows: bool
     blind = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # neither matters to positions
     table = None
     if not independent_rows:
-        table = tabulate_rows(task, config.data.policy, max_position, split, blind, cfg.causal, torch.device("cpu"))
+        table = tabulate_rows(
+            task, config.data.policy, max_position, split, blind, config.model.causal, torch.device("cpu")
+        )
     n_rows = rows if table is None else min(rows, len(table.shares))
     return n_rows * row_length(config, split)
 

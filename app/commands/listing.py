@@ -45,19 +45,26 @@ def describe_counter(name: str, path: Path) -> dict[str, Any]:
         "ind": info.scores.get("ind"),
         "ood": info.scores.get("ood"),
         "scores": info.scores,
+        "last_scores": info.last_scores,
     }
 
 
 def _print_table(counters: list[dict[str, Any]]) -> None:
     width = max(len(printable(counter["name"])) for counter in counters)
-    print(f"{'name':{width}}  {'layers':>6}  {'width':>5}  {'step':>7}  {'IND %':>6}  {'OOD %':>6}")
+    titles = f"{'layers':>6}  {'width':>5}  {'step':>7}  {'IND %':>6}  {'OOD %':>6}  {'last IND / OOD':>14}"
+    print(f"{'name':{width}}  {titles}")
     for counter in counters:
         name = printable(counter["name"])
         if "error" in counter:
             say(f"{name:{width}}  broken: {counter['error']}")
             continue
-        ind, ood = ("?" if counter[key] is None else f"{counter[key]:.1f}" for key in ("ind", "ood"))
+        ind, ood = (_percent(counter["scores"], split) for split in ("ind", "ood"))
+        last = " / ".join(_percent(counter["last_scores"], split) for split in ("ind", "ood"))
         print(
             f"{name:{width}}  {counter['layers']!s:>6}  {counter['width']!s:>5}  "
-            f"{counter['step']!s:>7}  {ind:>6}  {ood:>6}"
+            f"{counter['step']!s:>7}  {ind:>6}  {ood:>6}  {last:>14}"
         )
+
+
+def _percent(scores: dict[str, float], split: str) -> str:
+    return f"{scores[split]:.1f}" if split in scores else "?"

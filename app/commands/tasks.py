@@ -1,11 +1,17 @@
 """`countlens tasks`"""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from training.tasks import TASKS, Task, make_task
+from app.figures.counts import SPLIT_TITLES, counts_figure
+from models.errors import CountLensError
+from models.files import write_text
+from training.tasks import TASKS, Selective, Task, make_task
+
+FIGURE_ROWS = 20_000  # drawn for each panel; each has ten kinds, so that a bar is known to a fraction of a percent
 
 
 def print_tasks(as_json: bool) -> None:
@@ -39,3 +45,18 @@ def describe_task(task: Task, tokens: int = 12) -> dict[str, Any]:
         "takes_bos": task.takes_bos,
         "examples": examples,
     }
+
+
+def write_counts_figure(path: Path) -> None:
+    """Writes a page that shows how often kinds occur in the rows of selective counting, without and with bos."""
+    if path.suffix != ".html":
+        raise CountLensError(f"{path} is no .html file: the figure is a page")
+    generator = torch.Generator().manual_seed(0)
+    shares = {}
+    for bos in (False, True):
+        task = make_task("selective", bos=bos)
+        assert isinstance(task, Selective)
+        shares[f"selective{' + bos' * bos}"] = {
+            split: (100 * task.count_shares(split, FIGURE_ROWS, generator)).tolist() for split in SPLIT_TITLES
+        }
+    write_text(path, counts_figure(shares).to_html(include_plotlyjs=True, div_id="counts"))

@@ -91,11 +91,14 @@ def _describe(entry: Entry) -> None:
         return
     info = entry.info
     task = info.task or {}
-    scores = " / ".join(f"{info.scores[side]:.1f}" for side in ("ind", "ood") if side in info.scores)
+    scores, last = (
+        " / ".join(f"{of[side]:.1f}" for side in ("ind", "ood") if side in of) for of in (info.scores, info.last_scores)
+    )
+    last = f" (best checkpoint), {last} % (last one)" if last else ""
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
         f"{info.model.get('position', info.family)}, {info.model.get('n_layers')} layers, "
-        f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %"
+        f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))
 

@@ -112,5 +112,6 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "seed": info.seed,
         "step": info.step,
         "scores": info.scores,
+        "last_scores": info.last_scores,
         "paper": plain(paper),
     }

@@ -99,6 +99,7 @@ def _counter(described: dict[str, Any]) -> dict[str, Any]:
         "size": f"{model.get('n_layers')} x {model.get('d_model')}",
         "ind": _percent(described["scores"].get("ind")),
         "ood": _percent(described["scores"].get("ood")),
+        "last": _pair(described["last_scores"]),
         "paper_best": _pair(paper.get("best")),
         "paper_median": _pair(paper.get("median")),
         "sha": described["sha256"][:12],
@@ -110,4 +111,4 @@ def _percent(value: float | None) -> str:
 
 
 def _pair(cell: dict[str, Any] | None) -> str:
-    return "" if not cell else f"{_percent(cell['ind'])} / {_percent(cell['ood'])}"
+    return "" if not cell else f"{_percent(cell.get('ind'))} / {_percent(cell.get('ood'))}"

@@ -157,6 +157,15 @@ def test_tasks_shows_all_with_examples(capsys: pytest.CaptureFixture[str]) -> No
     assert "selective_mod4" in printed(capsys, "tasks")
 
 
+def test_how_often_kinds_occur_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "counts.html"
+    assert str(page) in printed(capsys, "tasks", "--figure", page)
+    text = page.read_text()
+    assert all(title in text for title in ("selective, training rows", "selective + bos, OOD rows"))
+    assert "http" not in text.partition("plotly.js")[0]
+    assert ".html" in refused(capsys, "tasks", "--figure", tmp_path / "counts.png")
+
+
 def test_export_writes_both_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for format in ("hooked-transformer", "bridge"):
         printed(capsys, "export", run, tmp_path / format, "--format", format)

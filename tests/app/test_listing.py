@@ -19,6 +19,7 @@ WRONG: list[dict[str, Any]] = [
     {"scores": {"ind": "100", "ood": 1.0}},
     {"scores": {"ind": 10**400, "ood": 1}},
     {"scores": {"ind": True, "ood": -0.1}},
+    {"last_scores": {"ind": "100"}},
     {"task": {}},
     {"task": []},
     {"task": {"name": ["mod10"]}},
@@ -58,4 +59,4 @@ def test_what_a_counter_may_leave_out_is_left_out(
 ) -> None:
     write_counter(tmp_path / "a", task=None, scores={}, step=None, seed=None, policy=None)
     main(["list", str(tmp_path)])
-    assert capsys.readouterr().out.splitlines()[1].split() == ["a", "1", ANY, "None", "?", "?"]
+    assert capsys.readouterr().out.splitlines()[1].split() == ["a", "1", ANY, "None", "?", "?", "?", "/", "?"]

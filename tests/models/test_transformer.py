@@ -221,3 +221,16 @@ def test_ids_outside_the_tables_are_refused(token: int, position: int, message: 
 def test_configs_that_cannot_be_built_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         TransformerConfig(**{"d_vocab": 13, **settings})
+
+
+def test_token_embeddings_may_start_with_a_std_of_their_own() -> None:
+    plain, small = (
+        build_counter(
+            TransformerConfig(40, "ape", 2, 64, d_model=32, init_std=0.1, embed_std=embed_std),
+            torch.Generator().manual_seed(0),
+        )
+        for embed_std in (None, 0.002)
+    )
+    ours, theirs = small.state_dict(), plain.state_dict()
+    torch.testing.assert_close(ours.pop("embed.W_E") * 50, theirs.pop("embed.W_E"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -93,7 +93,7 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"n_layers": "two"}, r"cell 2 \(n_layers = two.*n_layers = 'two': must be int"),
         ({"bos": 1}, "bos = 1: must be bool"),
         ({"schedule": "linear"}, "schedule = 'linear': must be 'cosine' or 'constant'"),
-        ({"d_model": [64, 30]}, r"cell 2 \(d_model = 30, seed = 0\): .*not divisible"),
+        ({"d_model": [64, 31]}, r"cell 2 \(d_model = 31, seed = 0\): .*not divisible"),
         ({"lengths": [[50]]}, r"lengths = \[50\]: give \[train_length, ood_length\]"),
         ({"max_position": 20}, "more than max_position=20"),
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),

@@ -132,7 +132,7 @@ def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
         (config(family="transformers"), "unknown family 'transformers': did you mean transformer"),
         (config(position="rop"), "unknown positional scheme"),
         (config(task="mod_10"), "unknown task"),
-        (config(d_model=30), "not divisible by n_heads"),
+        (config(d_model=31), "not divisible by n_heads"),
         (config(family="lstm", n_layers=1, dropout=0.1), "dropout=0.1 would do nothing"),
         (TrainConfig(data=TaskOptions(max_position=64)), "rows of up to 100 tokens, more than max_position=64"),
         (TrainConfig(data=TaskOptions(policy="shift")), "unknown position policy 'shift': did you mean shifted"),

@@ -124,7 +124,7 @@ def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny: Tra
     path, info = tmp_path / "model.safetensors", CheckpointInfo(family="", model={}, step=3)
     save_counter(path, counter, info)
     before, tensors = fingerprint(path), load_file(path)
-    replace_scores(path, {"ind": 1.0, "ood": 2.0})
+    replace_scores(path, {"ind": 1.0, "ood": 2.0}, {"ind": 3.0, "ood": 4.0})
     assert fingerprint(path) == before
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in load_file(path).items())
     save_counter(path, counter, replace(info, step=4))

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 
 from models.errors import CountLensError
 from models.info import CheckpointInfo
-from training.tasks import BOS, NOT_SCORED, PAD, TASKS, Task, make_task, task_of_checkpoint, task_settings
+from training.tasks import (
+    BOS,
+    NOT_SCORED,
+    PAD,
+    TASKS,
+    Selective,
+    Split,
+    Task,
+    make_task,
+    task_of_checkpoint,
+    task_settings,
+)
 from training.tasks.compositions import sample_compositions
 
 PAPER_DATA = Path(__file__).parents[1] / "paper_data"
@@ -367,3 +378,15 @@ def test_tokens_outside_the_vocabulary_are_refused_with_the_near_ones() -> None:
         make_task("helper").label_tokens(["1", "<c>"])
     with pytest.raises(CountLensError, match=r"All: 1\.\.10, <bos>, <pad>, a"):
         make_task("mod10").label_tokens(["zzz"])
+
+
+@pytest.mark.parametrize("split", ["train", "ood"])
+def test_shares_of_counts_are_those_of_drawn_rows(split: Split, generator: torch.Generator) -> None:
+    task = make_task("selective", bos=True)
+    assert isinstance(task, Selective)
+    rows = task.sample(split, 5000, generator).token_ids
+    counts = torch.stack([(rows == kind).sum(1) for kind in range(task.n_kinds)])
+    drawn = counts.flatten().bincount(minlength=11) / counts.numel()
+    shares = task.count_shares(split, 20_000, generator)
+    assert shares.sum() == pytest.approx(1.0, abs=1e-6)
+    torch.testing.assert_close(shares, drawn, atol=0.01, rtol=0)

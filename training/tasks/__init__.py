@@ -35,6 +35,7 @@ __all__ = [
     "TASKS",
     "ListedTask",
     "Rows",
+    "Selective",
     "Split",
     "Task",
     "Vocabulary",

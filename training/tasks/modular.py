@@ -42,7 +42,7 @@ class Modular(ListedTask):
         return number_vocabulary(range(1, self.base + 1), BOS, PAD, "a", aliases={"0": BOS})
 
     @property
-    def vocab(self) -> Vocabulary:  # type: ignore[override]
+    def vocab(self) -> Vocabulary:
         return self.plain_vocabulary
 
     def _main_rows(self, split: Split) -> list[list[str]]:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.errors import CountLensError
@@ -102,6 +102,13 @@ class Selective(Task):
         split: Split = "ood" if counted > self.train_length else "train"
         lengths = torch.full((batch,), counted, device=generator.device)
         return shuffle_kinds(self._draw_counts(split, lengths, generator), counted, self._pad, generator)
+
+    def count_shares(self, split: Split, rows: int, generator: torch.Generator) -> Float[Tensor, "count"]:
+        """The share of rows in which a kind occurs 0, 1, ... times; all kinds are alike."""
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        lengths = torch.randint(low, high + 1, (rows,), generator=generator, device=generator.device)
+        counts = self._draw_counts(split, lengths, generator)
+        return counts.flatten().bincount(minlength=self.max_count + 1) / counts.numel()
 
     def _draw_counts(self, split: Split, lengths: Lengths, generator: torch.Generator) -> Int[Tensor, "batch n_kinds"]:
         """How often each kind occurs in each row."""
