@@ -8,12 +8,13 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo zoo test test-all lint types install lock clean help
+.PHONY: demo zoo fuzz test test-all lint types install lock clean help
 
 help:
 	@echo "make demo      train a mod-10 counter, write a report of what is inside it, and open the explorer"
 	@echo "make test      lint, types and quick tests (5 minutes on two cores)"
 	@echo "make test-all  the same with the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI"
+	@echo "make fuzz      throw 16,000 hostile inputs at every border: files, command lines, run folders, URLs (minutes)"
 	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 
@@ -35,6 +36,9 @@ test: lint types
 
 test-all: lint types
 	$(PYTEST) -m ""
+
+fuzz: install
+	$(BIN)/python -m tests.fuzz.run
 
 lint: install
 	$(BIN)/ruff check .

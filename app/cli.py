@@ -13,7 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from app.escape import say
 from models.border import check_arguments
-from models.errors import CountLensError
+from models.errors import CountLensError, shown
 from models.ranges import Layers, Length, RowCount, Seed
 from training.config import MAX_RUNS, TrainConfig
 
@@ -453,6 +453,7 @@ def main(args: list[str] | None = None) -> None:
         print(overview())
         return
     try:
+        _refuse_control_characters(given)
         tyro.extras.subcommand_cli_from_dict(
             {name: _checked(command) for name, command in COMMANDS.items()},
             prog="countlens",
@@ -465,6 +466,20 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(_fail("stopped; a training run goes on with: countlens train --resume RUN", 130))
     except BrokenPipeError:
         sys.stderr.close()
+    except OSError as error:  # of a disk or a file that no reader expected to fail
+        path = "" if error.filename is None else f" at {error.filename}"
+        reason = error.strerror or error
+        sys.exit(_fail(f"the system refused a file operation{path}: {reason}. Mend that, then try again", 2))
+
+
+def _refuse_control_characters(arguments: list[str]) -> None:
+    """The parser repeats arguments in its errors as they are, and a terminal would obey what is in them."""
+    for argument in arguments:
+        if not argument.isprintable():
+            raise CountLensError(
+                f"the argument {shown(argument)} holds characters that cannot be printed: leave them out, "
+                "or rename the file"
+            )
 
 
 def _fail(message: str, code: int) -> int:

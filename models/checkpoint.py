@@ -14,7 +14,7 @@ from models.errors import CountLensError, shown
 from models.families import build_counter, config_from_dict, config_to_dict, family_of
 from models.files import atomic_path
 from models.find import find_checkpoint
-from models.info import CheckpointInfo, read_info
+from models.info import CheckpointInfo, read_info, read_metadata
 
 STORED_DTYPE = "F32"  # safetensors' name of the only dtype that a counter is stored in
 
@@ -90,6 +90,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[st
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file."""
+    read_metadata(path)  # refuses what is no whole file before all of it is mapped into memory
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:

@@ -77,7 +77,7 @@ def writing_failed(path: Path, error: OSError) -> CountLensError:
         errno.EACCES: "choose a folder that you may write to",
         errno.EPERM: "choose a folder that you may write to",
         errno.EROFS: "choose a folder that you may write to",
-    }.get(error.errno or 0, "whatever was saved before is whole")
+    }.get(error.errno or 0, "remove what stands in its place or choose another folder; what was saved before is whole")
     return CountLensError(f"cannot write {path}: {error.strerror or error} ({way_out})")
 
 

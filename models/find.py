@@ -33,8 +33,9 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
     if (path / CHECKPOINT).is_file():
         return path / CHECKPOINT
     for folder in (SHIPPED, RUNS):
-        if (folder / path / CHECKPOINT).is_file():
-            return folder / path / CHECKPOINT
+        for file in (folder / path / CHECKPOINT, folder / path):
+            if file.is_file():
+                return file
     for folder in (SHIPPED, RUNS):
         seeds = sorted((folder / path).glob(f"*/{CHECKPOINT}"))
         if len(seeds) == 1:

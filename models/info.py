@@ -54,7 +54,7 @@ class CheckpointInfo:
 
 def read_info(path: Path) -> CheckpointInfo:
     """The checked metadata of a checkpoint file, without reading a tensor."""
-    metadata = _read_metadata(path)
+    metadata = read_metadata(path)
     if METADATA_KEY not in metadata:
         raise CountLensError(
             f"{path} is a safetensors file but no CountLens checkpoint: its metadata has no {METADATA_KEY!r}"
@@ -89,7 +89,7 @@ class _Tensor(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def _read_metadata(path: Path) -> dict[str, str]:
+def read_metadata(path: Path) -> dict[str, str]:
     """The metadata of a whole safetensors file: 8 bytes of length, then a JSON header of that length, then tensors."""
     foreign = CountLensError(f"{path} is no safetensors file: CountLens reads only its own .safetensors checkpoints")
     with open_regular(path) as file:
@@ -113,4 +113,8 @@ def _read_metadata(path: Path) -> dict[str, str]:
         raise foreign from error
     if size < 8 + length + end:
         raise truncated
+    if size > 8 + length + end:
+        raise CountLensError(
+            f"{path} is damaged: it has {size - 8 - length - end} bytes too many. Copy or train it again"
+        )
     return metadata

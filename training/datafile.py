@@ -1,6 +1,5 @@
 """Scores on data files in the paper's format: one `[[input tokens], [labels]]` a line, "-1" is not scored."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from training.tasks import NOT_SCORED, PAD, Task
 
 MAX_BYTES = 64 * 2**20  # of a data file
 MAX_ROWS = 100_000
+MAX_LENGTH = 2**16  # tokens of a row, for counters without positions
 MAX_TOKENS = 10_000_000  # of all rows, when they are as long as the longest
 _row_decoder = msgspec.json.Decoder(tuple[list[str], list[str]])
 
@@ -52,7 +52,7 @@ def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: i
 
 
 def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int) -> Batch:
-    longest = counter.cfg.max_position if counter.has_positions else math.inf
+    longest = counter.cfg.max_position if counter.has_positions else MAX_LENGTH
     token_rows, label_rows = [], []
     for number, line in _lines(path):
         try:
@@ -60,7 +60,8 @@ def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int)
             if len(tokens) != len(answers) or not tokens:
                 raise CountLensError(f"{len(tokens)} tokens and {len(answers)} labels")
             if len(tokens) > longest:
-                raise CountLensError(f"{len(tokens)} tokens are more than the counter's max_position={longest}")
+                limit = "the counter's max_position=" if counter.has_positions else "the most that a row may have, "
+                raise CountLensError(f"{len(tokens):,} tokens are more than {limit}{longest}: shorten the row")
             token_rows.append(torch.tensor(task.vocab.encode(tokens)))
             label_rows.append(torch.tensor(task.vocab.encode_labels(answers)))
         except (ValueError, RecursionError) as error:

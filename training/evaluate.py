@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from training.batches import Batch, draw_tokens
 from training.tasks import Task, check_sound
 
 ROWS_AT_ONCE = 128  # rows a forward pass; more gains nothing on a CPU
+TOKENS_AT_ONCE = 2**17  # of these rows; a data file with one very long row must not take all memory
 FINAL_ROWS = 1024
 FINAL_SEED = 20_250_001  # a sample that no checkpoint was chosen on
 
@@ -71,11 +73,15 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
     counter.eval()
     predictions = []
     with torch.inference_mode():
-        for start in range(0, len(batch.token_ids), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
+        width = batch.token_ids.shape[1]
+        rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // width))
+        for start in range(0, len(batch.token_ids), rows):
+            # Beside a very long row most of a short one is padding, of which no answer is asked.
+            longest = width if rows == ROWS_AT_ONCE else int(batch.attention_mask[start : start + rows].sum(1).max())
+            part = slice(start, start + rows), slice(longest)
             mask = None if counter.cfg.causal else batch.attention_mask[part]
-            logits = counter(batch.token_ids[part], batch.position_ids[part], mask)
-            predictions.append(logits.argmax(-1))
+            answers = counter(batch.token_ids[part], batch.position_ids[part], mask).argmax(-1)
+            predictions.append(F.pad(answers, (0, width - longest)))
     counter.train(was_training)
     return torch.cat(predictions)
 

@@ -148,7 +148,10 @@ class RunFolder:
             if resolve(config) != config:
                 raise CountLensError("it is not resolved, so it was not written by a training run")
         except CountLensError as error:
-            raise CountLensError(f"cannot read {self._config}: {error}") from error
+            reason = str(error).removeprefix(f"cannot read {self._config}: ")
+            raise CountLensError(
+                f"cannot read {self._config}: {reason}. Restore the file, or start a new run in another folder"
+            ) from error
         return config
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from models.errors import CountLensError
 from models.files import atomic_path, remove_unfinished, write_text
-from models.find import CHECKPOINT, named_counters
+from models.find import CHECKPOINT, find_snapshots, named_counters
 from training.card import card
 from training.config import TrainConfig
 from training.grid import SweepRun
@@ -105,8 +105,8 @@ def _recipe(config: TrainConfig) -> tuple[object, ...]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is shipped of a run: its snapshots first, its checkpoint last."""
-    snapshots = sorted(folder.glob("snapshots/*.safetensors"))
+    """What is shipped of a run: its snapshots first, its checkpoint last. Links that lead out of it stay behind."""
+    snapshots = find_snapshots(folder, follow_links=False).by_step.values()
     return [*snapshots, *(folder / name for name in FILES if (folder / name).is_file())]
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from models.border import decode_json
 from models.checkpoint import load_tensors, save_tensors
 from models.errors import CountLensError
-from models.info import read_info
+from models.info import read_info, read_metadata
 from training.config import TrainConfig
 
 
@@ -44,12 +44,7 @@ def read_state(path: Path, config: TrainConfig, template: Mapping[str, Tensor] |
 
     `template` has the names, shapes and dtypes that the run's tensors must have.
     """
-    tensors = load_tensors(path)
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise CountLensError(f"{path} cannot be read: {error}") from error
+    metadata, tensors = read_metadata(path), load_tensors(path)
     text = metadata.get("state", "")
     if metadata.get("sha256") != _checksum(text, tensors):
         raise CountLensError(f"{path} is damaged or of another version of CountLens: its checksum does not match")
@@ -71,7 +66,8 @@ def fingerprint(path: Path) -> str:
     info = replace(read_info(path), scores={}, last_scores={})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
-    layout = {name: entry for name, entry in json.loads(content[8:start]).items() if name != "__metadata__"}
+    header = decode_json(content[8:start], f"the header of {path}")
+    layout = {name: entry for name, entry in header.items() if name != "__metadata__"}
     digest = hashlib.sha256(json.dumps([asdict(info), layout]).encode())
     digest.update(content[start:])
     return digest.hexdigest()

@@ -142,7 +142,7 @@ def read_catalogue(folders: tuple[Path, ...]) -> Catalogue:
 
 
 def _entry(name: str, path: Path, folder: Path, folders: tuple[Path, ...]) -> Entry:
-    reference = name if folder == SHIPPED else _shown(path.parent)
+    reference = name if folder == SHIPPED else _shown(path.parent, folder)
     try:
         return Entry(name, path, reference, _read_inside(path, folders))
     except CountLensError as error:
@@ -193,12 +193,16 @@ def read_snapshots(run: Path) -> tuple[dict[int, Path], dict[str, str]]:
     return sound, broken
 
 
-def _shown(path: Path) -> str:
-    """The path as one would write it: from here, where it is below."""
+def _shown(path: Path, folder: Path) -> str:
+    """The path as one would write it: from here, where it is below; else from the explorer's folder on.
+
+    Where the server keeps that folder is not for every visitor to know; who started the explorer with it knows.
+    """
     here = Path().resolve()
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+    return path.relative_to(here if path.is_relative_to(here) else folder.parent).as_posix()
 
 
 def snapshot_reference(entry: Entry, path: Path) -> str:
     """What load_counter takes for a file of this run."""
-    return entry.reference if path == entry.path else _shown(path)
+    run = entry.path.parent
+    return entry.reference if path == entry.path else f"{entry.reference}/{path.relative_to(run).as_posix()}"

@@ -270,6 +270,23 @@ def test_a_read_only_folder_is_one_line_with_the_way_out(
     assert "Read-only file system (choose a folder that you may write to)" in error
 
 
+def test_a_file_operation_that_fails_anywhere_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(tmp_path / "x"))
+
+    monkeypatch.setattr("app.commands.listing.print_counters", fail)
+    assert f"at {tmp_path / 'x'}: Input/output error. Mend that" in refused(capsys, "list")
+
+
+@pytest.mark.parametrize("args", [["\x1b[2J"], ["list", "--\x1b[2J"], ["eval", "a\nb"], ["list", "\udcff"]], ids=repr)
+def test_arguments_that_a_terminal_would_obey_are_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, *args)
+    assert "holds characters that cannot be printed: leave them out" in error
+    assert error.rstrip("\n").isprintable()
+
+
 def test_an_out_folder_that_is_refused_keeps_its_unfinished_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

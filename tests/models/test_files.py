@@ -37,6 +37,12 @@ def test_only_temporary_files_of_dead_writers_are_removed(tmp_path: Path) -> Non
     assert (tmp_path / "report.html").read_text() == "whole"
 
 
+def test_a_folder_in_the_place_of_a_file_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").mkdir()
+    with pytest.raises(CountLensError, match="remove what stands in its place or choose another folder"):
+        write_text(tmp_path / "text.txt", "x")
+
+
 def test_a_read_only_disk_is_an_error_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")

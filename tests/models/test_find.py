@@ -3,7 +3,17 @@
 import os
 from pathlib import Path
 
-from models.find import find_snapshots
+import pytest
+
+from models.find import find_checkpoint, find_snapshots
+
+
+def test_a_snapshot_of_a_shipped_counter_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "mod10/ape-2L/seed0/snapshots/step-0000003.safetensors"
+    snapshot.parent.mkdir(parents=True)
+    snapshot.touch()
+    monkeypatch.setattr("models.find.SHIPPED", tmp_path)
+    assert find_checkpoint("mod10/ape-2L/seed0/snapshots/step-0000003.safetensors") == snapshot
 
 
 def test_snapshots_are_in_the_order_of_their_steps_and_odd_files_have_a_reason(tmp_path: Path) -> None:

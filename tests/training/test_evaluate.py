@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
 from training import datafile
+from training.batches import Batch
 from training.datafile import evaluate_file
-from training.evaluate import evaluate
+from training.evaluate import evaluate, predict
 from training.tasks import Task, make_task
 
 PAPER_DATA = Path(__file__).parents[1] / "paper_data"
@@ -178,3 +180,28 @@ def test_a_missing_data_file_is_said_to_be_missing(tmp_path: Path) -> None:
     task = make_task("mod10")
     with pytest.raises(CountLensError, match="cannot read"):
         evaluate_file(Oracle(task), task, "shifted", tmp_path / "rows.jsonl")
+
+
+def test_very_long_rows_are_predicted_a_few_at_a_time_with_the_same_answers(
+    monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
+) -> None:
+    counter = build_counter(RNNConfig(12, n_layers=1, d_model=8), generator)
+    sizes: list[int] = []
+    counter.register_forward_pre_hook(lambda module, arguments: sizes.append(arguments[0].numel()))
+    token_ids = torch.randint(12, (6, 50), generator=generator)
+    inside = torch.arange(50) < torch.tensor([50, 20, 10, 5, 5, 5])[:, None]
+    batch = Batch(token_ids, torch.zeros_like(token_ids), token_ids, inside, torch.ones(6))
+    whole = predict(counter, batch)
+    monkeypatch.setattr(import_module("training.evaluate"), "TOKENS_AT_ONCE", 100)
+    assert torch.equal(predict(counter, batch)[inside], whole[inside])
+    assert sizes == [300, 100, 20, 10]  # short rows without the padding up to the long one
+
+
+def test_a_row_of_a_data_file_has_a_longest_length_also_for_counters_without_positions(tmp_path: Path) -> None:
+    task = make_task("mod10")
+    counter = build_counter(RNNConfig(task.vocab.size, n_layers=1, d_model=8), torch.Generator().manual_seed(0))
+    (tmp_path / "long.jsonl").write_text(json.dumps([["a"] * 65_537, ["1"] * 65_537]))
+    with pytest.raises(
+        CountLensError, match="65,537 tokens are more than the most that a row may have, 65536: shorten"
+    ):
+        evaluate_file(counter, task, "shifted", tmp_path / "long.jsonl")

@@ -117,6 +117,20 @@ def test_snapshots_come_along_and_go(sweep: Sweep) -> None:
     assert [path.name for path in shipped.iterdir()] == ["step-0000003.safetensors"]
 
 
+def test_odd_files_among_the_snapshots_are_not_shipped(sweep: Sweep, tmp_path: Path) -> None:
+    sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0)})
+    run = RunFolder(sweep.manifest.parent / "mod10/ape-2L/seed0")
+    run.snapshot(3).parent.mkdir()
+    run.snapshot(3).write_bytes(run.best.read_bytes())
+    (tmp_path / "secret.safetensors").write_bytes(b"of somebody else")
+    run.snapshot(5).symlink_to(tmp_path / "secret.safetensors")
+    run.snapshot(6).mkdir()
+    run.snapshot(0).with_name("step-final.safetensors").touch()
+    sweep.ship()
+    shipped = sweep.out / "mod10/ape-2L/seed0/snapshots"
+    assert [path.name for path in shipped.iterdir()] == ["step-0000003.safetensors"]
+
+
 def test_what_is_not_finished_is_named_and_left_out(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0)})
     sweep.train("mod10/ape-2L", APE, {1: (100.0, 99.0)}, finished=False)

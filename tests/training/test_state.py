@@ -79,6 +79,21 @@ def test_tensors_that_do_not_fit_the_run_are_named(
         read_state(tmp_path / "state", tiny, state.tensors)
 
 
+def test_a_file_that_claims_more_than_it_holds_is_no_state(
+    tmp_path: Path, tiny: TrainConfig, state: TrainState
+) -> None:
+    path = tmp_path / "state"
+    with path.open("wb") as file:
+        file.truncate(2**36)  # 64 GB of holes, which must not be mapped into memory
+    with pytest.raises(CountLensError, match="is no safetensors file"):
+        read_state(path, tiny)
+    write_state(path, state, tiny)
+    with path.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(CountLensError, match="is damaged: it has 1 bytes too many"):
+        read_state(path, tiny)
+
+
 def test_a_state_of_other_settings_or_without_a_checksum_is_refused(
     tmp_path: Path, tiny: TrainConfig, state: TrainState
 ) -> None:
@@ -118,3 +133,12 @@ def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny: Tra
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert fingerprint(path) != before
+
+
+def test_a_header_that_is_no_text_has_no_fingerprint(tmp_path: Path, tiny: TrainConfig) -> None:
+    path = tmp_path / "model.safetensors"
+    counter = build_counter(model_config(tiny), torch.Generator().manual_seed(0))
+    save_counter(path, counter, CheckpointInfo(family="", model={}))
+    path.write_bytes(path.read_bytes().replace(b'"dtype":"F32"', b'"dtyp\xf0":"F32"', 1))
+    with pytest.raises(CountLensError, match=r"the header of .* cannot be read"):
+        fingerprint(path)
