@@ -9,15 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.checkpoint import load_counter
 from models.config import RNNConfig, TransformerConfig
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
+from models.find import SHIPPED, named_counters
 from training import datafile
 from training.batches import Batch
 from training.datafile import evaluate_file
 from training.evaluate import evaluate, predict
-from training.tasks import Task, make_task
+from training.tasks import Task, make_task, task_of_checkpoint
 
 PAPER_DATA = Path(__file__).parents[1] / "paper_data"
 
@@ -205,3 +207,26 @@ def test_a_row_of_a_data_file_has_a_longest_length_also_for_counters_without_pos
         CountLensError, match="65,537 tokens are more than the most that a row may have, 65536: shorten"
     ):
         evaluate_file(counter, task, "shifted", tmp_path / "long.jsonl")
+
+
+FILES = {  # rows of the paper by the task's folder among the shipped counters
+    "vanilla_succession": "vanilla.val",
+    "helper": "helper_main.val",
+    "shifted_start": "shifted_start.val",
+    "mod10": "mod10.val",
+    "mod10-bos": "mod10_bos.val",
+    "selective": "selective.val",
+    "selective-bos": "selective_bos.val",
+    "selective_mod4": "selective_mod4.val",
+}
+COUNTERS = [(name, path) for name, path in named_counters((SHIPPED,)) if name.partition("/")[0] in FILES]
+
+
+@pytest.mark.parametrize(("name", "path"), COUNTERS, ids=[name for name, _ in COUNTERS])
+def test_a_shipped_counter_has_its_listed_score_on_the_papers_own_rows(name: str, path: Path) -> None:
+    counter = load_counter(path)
+    assert counter.info is not None
+    task = task_of_checkpoint(counter.info)
+    assert task is not None
+    scores = evaluate_file(counter, task, "shifted", PAPER_DATA / f"{FILES[name.partition('/')[0]]}.jsonl")
+    assert scores.accuracy == pytest.approx(counter.info.scores["ind"], abs=1.0)
