@@ -16,7 +16,7 @@ from tests.fuzz.run import REGISTRY, fuzz, group, main, plan, table
 from training.run import RunFolder
 
 PLANTED = "tests.fuzz.planted:BORDERS"
-SHARE = {"checkpoints": 120, "grids": 80, "data-files": 60, "command-lines": 12, "run-folders": 20}
+SHARE = {"checkpoints": 120, "grids": 80, "data-files": 60, "command-lines": 30, "run-folders": 20}
 SEED = 1  # another than that of `make fuzz`
 
 
