@@ -135,7 +135,10 @@ def _value_edits(counter: Transformer, batch: Batch) -> list[Edit]:
 
 def _embedding_edits(counter: Counter, batch: Batch) -> list[Edit]:
     """None where the first two tokens of every row are equal: the first is then no token of its own."""
-    if batch.token_ids.shape[1] < 2 or (batch.token_ids[:, 0] == batch.token_ids[:, 1]).all():
+    if batch.token_ids.shape[1] < 2:
+        return []
+    first, second = batch.token_ids[:, :2].unbind(1)
+    if ((first == second) | ~batch.attention_mask[:, 1]).all():  # a row of one token has no second
         return []
     name = hook_name("embed")
     mean = token_means(counter, batch, [name])[name]

@@ -71,7 +71,8 @@ class Grid:
     @property
     def architectures(self) -> list[str]:
         present = {cell.architecture for cell in self.cells}
-        return [name for name in architectures() if name in present]
+        known = [name for name in architectures() if name in present]
+        return known + sorted(present.difference(known))
 
     def to_frame(self) -> "pd.DataFrame":
         """One line a cell."""
@@ -113,7 +114,8 @@ def zoo_grid(entries: Iterable[Entry]) -> Grid:
 def _order(cell: Cell) -> tuple[int, Experiment, int]:
     tasks = list(dict.fromkeys(paper.task for paper in paper_cells()))  # the paper's order, own tasks last
     task = cell.experiment.task
-    place = list(architectures()).index(cell.architecture)
+    names = list(architectures())
+    place = names.index(cell.architecture) if cell.architecture in names else len(names)
     return tasks.index(task) if task in tasks else len(tasks), cell.experiment, place
 
 

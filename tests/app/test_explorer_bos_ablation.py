@@ -1,5 +1,6 @@
 """The page BOS ablation: switches decide what is edited, and the lines show what that costs."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +39,15 @@ def test_bos_cut_everywhere_breaks_what_needs_it_and_the_second_token_does_not(
 ) -> None:
     (figure,) = figures(open_page("bos-ablation", counter=ROPE))
     alt = figure["layout"]["meta"]["alt"]
-    assert "attention to <bos> cut everywhere, accuracy goes from 100.0 to 10.0 % at trained positions" in alt
-    assert "instead, to 100.0 and" in alt
+    numbers = re.search(
+        r"attention to <bos> cut everywhere, accuracy goes from ([\d.]+) to ([\d.]+) % at trained .*instead, to ([\d.]+) and",
+        alt,
+    )
+    assert numbers is not None
+    untouched, without_bos, without_second = map(float, numbers.groups())
+    assert untouched > 95
+    assert without_bos < 15
+    assert without_second > 80
 
 
 def test_switches_choose_layers_and_heads(open_page: Open, figures: Figures) -> None:

@@ -25,7 +25,7 @@ def decoded(values: Any) -> np.ndarray:
     return np.array(values)
 
 
-@pytest.mark.parametrize(("counter", "site"), [(APE, Site("q", 1, 2)), (APE, Site("embed")), (LSTM, Site("state", 0))])
+@pytest.mark.parametrize(("counter", "site"), [(APE, Site("q", 1, 1)), (APE, Site("embed")), (LSTM, Site("state", 0))])
 def test_points_lie_where_the_probe_has_them(open_page: Open, figures: Figures, counter: str, site: Site) -> None:
     asked = {"site": site.kind, "layer": str(site.layer or 0)} | ({} if site.head is None else {"head": str(site.head)})
     app = open_page("pid-pca", counter=counter, **asked)
@@ -71,6 +71,6 @@ def test_a_site_that_a_compared_counter_lacks_is_named(open_page: Open, figures:
 
 
 def test_a_period_is_named_in_the_middle_of_its_clusters() -> None:
-    found = mod_pca(load_counter(APE), sites=[Site("q", 1, 2)])
-    names = pca_figure(found, Site("q", 1, 2)).data[2]
+    found = mod_pca(load_counter(APE), sites=[Site("q", 1, 1)])
+    names = pca_figure(found, Site("q", 1, 1)).data[2]
     assert list(names.text) == [f"<b>{residue}</b>" for residue in range(10)]

@@ -57,6 +57,6 @@ def test_a_list_has_every_such_file_with_a_short_reason(write_counter: Write, tm
 def test_what_a_counter_may_leave_out_is_left_out(
     write_counter: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_counter(tmp_path / "a", task=None, scores={}, step=None, seed=None, policy=None)
+    write_counter(tmp_path / "a", task=None, scores={}, last_scores={}, step=None, seed=None, policy=None)
     main(["list", str(tmp_path)])
     assert capsys.readouterr().out.splitlines()[1].split() == ["a", "1", ANY, "None", "?", "?", "?", "/", "?"]

@@ -14,7 +14,7 @@ from models.errors import CountLensError
 from models.families import build_counter
 from models.find import CHECKPOINT, SHIPPED
 from models.info import CheckpointInfo, read_info
-from probes.mod_pca import ModPca, SitePeriods, base_score, mod_pca, say_p
+from probes.mod_pca import PAPER_SITES, ModPca, SitePeriods, base_score, mod_pca, say_p
 from probes.periods import Periods
 from probes.result import NotApplicable
 from probes.sites import Site, sites_of
@@ -279,6 +279,13 @@ def shipped(scheme: str) -> Counter:
     return load_counter(found[-1])
 
 
-@pytest.mark.parametrize("scheme", ["ape", "sine", "spe"])
-def test_the_papers_pictures_come_out_on_the_shipped_counters(scheme: str) -> None:
-    assert mod_pca(shipped(scheme)).verdict.agrees is True
+@pytest.mark.parametrize("scheme", ["ape", "sine"])
+def test_states_of_shipped_counters_that_extrapolate_cluster_at_the_papers_sites(scheme: str) -> None:
+    found = mod_pca(shipped(scheme))
+    for wanted in PAPER_SITES:
+        there = [site for site in found.sites if (site.site.kind, site.site.layer) == (wanted.kind, wanted.layer)]
+        assert any(site.period == 10 for site in there), wanted.label
+
+
+def test_states_of_the_shipped_scalar_counter_do_not_cluster_as_in_the_paper() -> None:
+    assert mod_pca(shipped("spe")).verdict.agrees is True

@@ -49,7 +49,9 @@ def test_a_weighted_row_counts_as_often_as_its_weight() -> None:
     assert np.ravel(certain) == pytest.approx([0.6, 0.6, 0.6])
 
 
-@pytest.mark.parametrize(("name", "expected"), [("mod10", 10.0), ("first_tok_homogeneous", 0.0), ("helper", 2.0)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("vanilla_succession", 2.0), ("first_tok_homogeneous", 0.0), ("helper", 2.0)]
+)
 def test_one_answer_gets_its_share_of_the_scored_labels(name: str, expected: float) -> None:
     """For the first-token task that answer is "no", and only the first token is scored."""
     task = make_task(name)
@@ -71,7 +73,7 @@ def test_beyond_the_border_that_answer_is_one_of_those_beyond_it() -> None:
 
 
 def test_rows_that_differ_in_positions_only_are_one_on_request() -> None:
-    task = make_task("mod10")
+    task = make_task("helper")
     counter = build_counter(TransformerConfig(task.vocab.size, "ape"), torch.Generator())
     assert len(draw_rows(counter, task, "shifted", "ind", 20, 0).token_ids) > 1
     assert len(draw_rows(counter, task, "shifted", "ind", 20, 0, ignore_positions=True).token_ids) == 1
