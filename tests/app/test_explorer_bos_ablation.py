@@ -39,13 +39,10 @@ def test_bos_cut_everywhere_breaks_what_needs_it_and_the_second_token_does_not(
 ) -> None:
     (figure,) = figures(open_page("bos-ablation", counter=ROPE))
     alt = figure["layout"]["meta"]["alt"]
-    numbers = re.search(
-        r"attention to <bos> cut everywhere, accuracy goes from ([\d.]+) to ([\d.]+) % at trained .*instead, to ([\d.]+) and",
-        alt,
-    )
+    numbers = re.search(r"to <bos> cut everywhere, accuracy goes from (\S+) to (\S+) % at .*instead, to (\S+) and", alt)
     assert numbers is not None
     untouched, without_bos, without_second = map(float, numbers.groups())
-    assert untouched > 95
+    assert untouched > 90
     assert without_bos < 15
     assert without_second > 80
 

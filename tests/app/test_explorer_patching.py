@@ -53,7 +53,7 @@ def test_only_what_fits_the_pair_and_the_site_is_offered(open_page: Callable[...
     assert app.selectbox(key="pair").options == ["shift"]
     assert "logit_diff" not in app.selectbox(key="metric").options
     assert "position" not in [slider.key for slider in app.slider]
-    assert app.slider(key="head").max == 3
+    assert app.slider(key="head").max == 1
     app.selectbox(key="site").select("z").run()
     assert app.slider(key="position").max == 19
 
