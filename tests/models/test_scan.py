@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models import scan
+from models.config import MambaConfig
 from models.scan import linear_scan, selective_scan
 
 Draw = tuple[Tensor, ...]
@@ -57,7 +57,7 @@ def test_first_and_second_derivatives_are_those_of_finite_differences(n_pos: int
 
 
 def test_the_derivatives_of_the_selective_scan_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "CHUNK_ELEMENTS", 2 * 1 * 2 * 2)  # two positions, so that a gradient crosses chunks
+    monkeypatch.setattr(MambaConfig, "scan_elements", 2 * 1 * 2 * 2)  # two positions, so that a gradient crosses chunks
     inputs = tuple(tensor.requires_grad_() for tensor in selective_inputs(5, batch=1, d_inner=2, d_state=2))
     assert torch.autograd.gradcheck(selective_scan, inputs)
     assert torch.autograd.gradgradcheck(selective_scan, inputs)
@@ -65,7 +65,7 @@ def test_the_derivatives_of_the_selective_scan_are_those_of_finite_differences(m
 
 @pytest.mark.parametrize("chunk", [1, 100, 2**30])
 def test_chunks_of_any_size_give_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(MambaConfig, "scan_elements", chunk)
     inputs = selective_inputs(11)
     torch.testing.assert_close(selective_scan(*inputs), selective_loop(*inputs), atol=1e-12, rtol=1e-12)
 

@@ -4,6 +4,7 @@ import json
 import os
 from importlib import import_module
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 import torch
@@ -229,4 +230,5 @@ def test_a_shipped_counter_has_its_listed_score_on_the_papers_own_rows(name: str
     task = task_of_checkpoint(counter.info)
     assert task is not None
     scores = evaluate_file(counter, task, "shifted", PAPER_DATA / f"{FILES[name.partition('/')[0]]}.jsonl")
-    assert scores.accuracy == pytest.approx(counter.info.scores["ind"], abs=1.0)
+    drawn = [evaluate(counter, task, "shifted", scores.lines, seed).ind for seed in range(5)]  # samples of that size
+    assert scores.accuracy == pytest.approx(counter.info.scores["ind"], abs=max(1.0, 4 * stdev(drawn)))
