@@ -80,6 +80,9 @@ def start(path: Path, prepare: Callable[[], Any] = lambda: None, finish: Callabl
     if child:
         return child
     code = 3
+    # A shell that starts a job in the background lets it ignore SIGINT; the signals are to be heard here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         prepared = prepare()
         outcome = train_run(path, CONFIG)

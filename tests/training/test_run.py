@@ -412,8 +412,7 @@ def check_killing(reports: list[dict[str, Any]], plan: list[list[Any]]) -> None:
             ended = sum(code in ends for code in report["endings"])
             assert len(report["endings"]) == len(range(first, report["operations"] + 1, stride))
             # A signal that only asks comes too late after the last step; a kill never does.
-            late = 0 if number == signal.SIGKILL else 1 + 0.2 * len(report["endings"])
-            assert ended >= len(report["endings"]) - late
+            assert ended == len(report["endings"]) if number == signal.SIGKILL else ended > 0.8 * len(report["endings"])
             assert set(report["endings"]) <= ends | {FINISHED}
             assert set(report["resumed"]) == {FINISHED}
         elif kind == "random":
