@@ -18,6 +18,7 @@ import models.mamba
 from models import build_counter, load_counter, save_counter
 from models.checkpoint import load_tensors
 from models.config import MambaConfig
+from models.hooks import hook_name
 from models.mamba import Mamba, MambaMixer
 from models.scan import selective_scan
 
