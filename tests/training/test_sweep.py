@@ -94,7 +94,7 @@ def test_workers_end_with_a_killed_driver_and_leave_what_is_done(tmp_path: Path)
     short, endless = manifest.runs
     driver = start_driver(manifest, workers=1)
     list(lines_until(driver, "finished"))
-    wait_for(lambda: status_of(manifest.folder(endless), endless.config).step > 0)
+    wait_for(lambda: manifest.folder(endless).load_state() is not None)
     (worker,) = (pid for pid in children(driver.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
     driver.kill()
     driver.wait()
