@@ -9,18 +9,14 @@ from probes.result import NotApplicable
 from training.policies import count_offsets
 from training.tasks import Task
 from training.tasks.selective import Selective
-from training.tasks.shifted_start import HelperShiftedStart, HelperToken, ShiftedStart
 
 TokenIds = Int[Tensor, "batch pos"]
 
 
 def n_counted(task: Task, length: int | None) -> int:
-    """How many tokens of a row are counted: `length`, or as many as the task trains on.
-
-    Rows of helper_shifted end at one number wherever they start; half of the longest leaves them room to start.
-    """
+    """How many tokens of a row are counted: `length`, or the task's usual one."""
     if length is None:
-        return task.train_length // 2 if isinstance(task, HelperShiftedStart) else task.train_length
+        return task.usual_length
     if length < 2:
         raise CountLensError(f"length={length}: a pair needs at least 2 counted tokens")
     return length
@@ -32,13 +28,6 @@ def n_shifts(task: Task, n_pos: int, max_position: int) -> int:
         raise NotApplicable(f"rows of {n_pos} tokens do not fit max_position={max_position}: give a smaller length")
     shortest = task.train_lengths[0] + task.prefix
     return int(count_offsets(torch.tensor([max(n_pos, min(shortest, max_position))]), max_position))
-
-
-def last_start(task: ShiftedStart, counted: int) -> int:
-    """The largest start number of training rows that count so many tokens."""
-    if isinstance(task, HelperShiftedStart):
-        return task.train_length + 1 - counted
-    return task.first_start if isinstance(task, HelperToken) else task.ood_length - counted
 
 
 def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generator) -> TokenIds:

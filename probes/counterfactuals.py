@@ -27,7 +27,6 @@ from probes.counterfactual_rows import (
     choose,
     counted_rows,
     kind_counts,
-    last_start,
     n_counted,
     n_shifts,
     repeated,
@@ -144,7 +143,7 @@ def start(task: Task, max_position: int, batch: int, seed: int, length: int | No
     if not isinstance(task, ShiftedStart):
         raise NotApplicable(f"rows of {task.name} have no start number")
     counted = n_counted(task, length)
-    choices = last_start(task, counted) - task.first_start + 1
+    choices = task.last_start(counted) - task.first_start + 1
     if choices < 2:
         raise NotApplicable(f"rows of {task.name} with {counted} counted tokens all start at {task.first_start}")
     generator = torch.Generator().manual_seed(seed)

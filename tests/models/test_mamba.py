@@ -18,6 +18,7 @@ import models.mamba
 from models import build_counter, load_counter, save_counter
 from models.checkpoint import load_tensors
 from models.config import MambaConfig
+from models.hooks import hook_name
 from models.mamba import Mamba, MambaMixer
 from models.scan import selective_scan
 
@@ -189,8 +190,9 @@ def test_the_hooks_hold_what_those_of_transformer_lens_bridge_hold() -> None:
             assert cache[mixer + name].shape == value.shape, name
             error = (cache[mixer + name] - value).abs().max() / value.abs().max()
             assert error < 3 * TOLERANCE, (name, error)
-        for name in ("hook_resid_pre", "hook_resid_post"):
-            got, value = cache[f"blocks.{layer}.{name}"], expected[f"blocks.{layer}.{name}"]
+        for site in ("resid_pre", "resid_post"):
+            name = hook_name(site, layer=layer)
+            got, value = cache[name], expected[name]
             assert (got - value).abs().max() < TOLERANCE * value.abs().max()
 
 

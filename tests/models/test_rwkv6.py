@@ -324,7 +324,7 @@ def test_narrow_heads_give_the_same_on_every_path(d_head: int) -> None:
 
 def outputs_of_mixer(counter: RWKV6, layer: int, token_ids: torch.Tensor, hooks: list[Any]) -> torch.Tensor:
     outputs: list[torch.Tensor] = []
-    logits_of(counter, token_ids, [*hooks, (f"blocks.{layer}.hook_mixer_out", lambda x, hook: outputs.append(x))])
+    logits_of(counter, token_ids, [*hooks, (hook_name("mixer_out", layer=layer), lambda x, hook: outputs.append(x))])
     return outputs[0]
 
 

@@ -95,6 +95,11 @@ class Task(ABC):
         return self.train_length, self.train_length
 
     @property
+    def usual_length(self) -> int:
+        """Counted tokens of a row on which a counter is looked into, if nobody asks for another length."""
+        return self.train_length
+
+    @property
     def ood_lengths(self) -> tuple[int, int]:
         """The shortest and longest OOD row, in counted tokens."""
         return self.train_length + 1, self.ood_length

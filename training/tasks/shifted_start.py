@@ -79,6 +79,10 @@ class ShiftedStart(ListedTask):
         """From every start from which a row of this length still ends on a number word."""
         return [_row(start, counted) for start in range(self.first_start, self.ood_length - counted + 1)]
 
+    def last_start(self, counted: int) -> int:
+        """The largest start number of training rows that count so many tokens."""
+        return self.ood_length - counted
+
     def _label(self, token_ids: TokenIds) -> LabelIds:
         """Start plus what came since. A helper row also names its start; a main row does not."""
         start = token_ids[:, :1]
@@ -121,6 +125,9 @@ class HelperToken(ShiftedStart):
     def _rows_of_length(self, counted: int) -> list[list[str]]:
         return [_row(1, counted)]
 
+    def last_start(self, counted: int) -> int:
+        return self.first_start
+
     def _auxiliary_rows(self) -> list[list[str]]:
         return [_row(1, self.ood_length - 1, HELPER)]
 
@@ -156,6 +163,14 @@ class HelperShiftedStart(HelperToken):
         """From every start from which a row of this length ends where training does, or else at the last number."""
         end = self.train_length + 1 if counted <= self.train_length else self.ood_length
         return [_row(start, counted) for start in range(1, end - counted + 1)]
+
+    def last_start(self, counted: int) -> int:
+        return self.train_length + 1 - counted
+
+    @property
+    def usual_length(self) -> int:
+        """Half of the longest: rows end at one number, and a shorter row can start at several."""
+        return self.train_length // 2
 
     def _auxiliary_rows(self) -> list[list[str]]:
         return [_row(start, self.ood_length - start, HELPER) for start in range(1, self.train_length + 1)]
