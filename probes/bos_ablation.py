@@ -2,7 +2,7 @@
 
 Causal: the first token is cut off, replaced or silenced inside the counter (`first_token_edits`), and the change in
 accuracy and in the prediction at each position is measured on the same rows (paper, appendix C, whose tables compare
-counters *trained* with and without bos; those are in `bos_comparison`).
+counters *trained* with and without bos; those are in the tables).
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 How well is "I am the first token that is counted" read, and how well the shift (the position id at which the row
 starts), on rows whose shifts the probe has not seen? Causal attention alone gives much of both away, so every number
-stands next to those of untrained counters of the same shape. `probes.first_token_training` has the paper's two tasks.
+stands next to those of untrained counters of the same shape.
 
 A token's own PID already tells something of the shift, which is never above it: `own_pid` is how much. Only what is
 read beyond that was brought there from the first token. Accuracies below one half are no mistake: a probe that has

@@ -13,15 +13,13 @@ from models.recurrent import Recurrent
 from probes.attention_variation import attention_variation, compare_variation
 from probes.behaviour import behaviour
 from probes.bos_ablation import bos_ablation
-from probes.bos_comparison import bos_comparison, pairs_by_bos
 from probes.dynamics import dynamics
 from probes.first_token import first_token_probe
-from probes.first_token_training import first_token_training
 from probes.logit_lens import logit_lens
 from probes.mechanisms import mechanisms
 from probes.mod_pca import mod_pca
 from probes.pair_patching import pair_patch
-from probes.result import NotApplicable, Result
+from probes.result import Result
 from probes.transplants import state_is_count
 
 
@@ -62,30 +60,10 @@ class Probe:
     compare: Callable[[Mapping[str, Subject], Mapping[str, Any]], Result] | None = None
 
 
-def _trained_to_recognise(subjects: Mapping[str, Subject], results: Mapping[str, Any]) -> Result:
-    """How well the counters among these that were trained on a first-token task do it."""
-    trained = [subject.counter for subject in subjects.values() if _task_name(subject).startswith("first_tok")]
-    if not trained:
-        raise NotApplicable("none of these counters was trained on a first-token task")
-    return first_token_training(trained)
-
-
-def _with_and_without_bos(subjects: Mapping[str, Subject], results: Mapping[str, Any]) -> Result:
-    """What bos changes, between the counters among these that differ in nothing else."""
-    pairs = pairs_by_bos(subject.info for subject in subjects.values())
-    if not pairs:
-        raise NotApplicable("no two of these counters differ in bos alone")
-    return bos_comparison(pairs)
-
-
 def _mechanism(subject: Subject, seed: int) -> Result:
     """Which stated algorithm a counter follows: what attention does, or whether the state is the count."""
     test = state_is_count if isinstance(subject.counter, Recurrent) else mechanisms
     return test(subject.counter, seed=seed)
-
-
-def _task_name(subject: Subject) -> str:
-    return str((subject.info.task or {}).get("name", ""))
 
 
 PROBES: dict[str, Probe] = {
@@ -100,7 +78,6 @@ PROBES: dict[str, Probe] = {
         "Can a linear probe read `I am the first token`, and by how much the row is shifted?",
         "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
         lambda subject, seed: first_token_probe(subject.counter, seed=seed),
-        _trained_to_recognise,
     ),
     "mod_pca": Probe(
         "PCA over positions",
@@ -120,7 +97,6 @@ PROBES: dict[str, Probe] = {
         "What breaks when nothing can read bos, or the first token where there is none?",
         "nope and rope need a bos token as an anchor to count from.",
         lambda subject, seed: bos_ablation(subject.counter, seed=seed),
-        _with_and_without_bos,
     ),
     "logit_lens": Probe(
         "Logit lens and attribution",

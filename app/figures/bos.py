@@ -1,4 +1,4 @@
-"""What the first token is good for: edits of it in a trained counter, and training with and without bos."""
+"""What the first token is good for: edits of it in a trained counter."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -7,12 +7,10 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import dress
 from probes.bos_ablation import BosAblation, Effect
-from probes.bos_comparison import BosComparison, BosPair
 
 CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
 CHANGE_AXIS = {"colorscale": CHANGE_SCALE, "cmin": -100, "cmid": 0, "cmax": 100}
 SHARE_SCALE = "Blues"
-BOS_COLOURS = {"without bos": "#BBBBBB", "with bos": "#0072B2"}
 SPLITS = ("ind", "ood")
 
 
@@ -119,43 +117,6 @@ def changed_positions(result: BosAblation, title: str = "") -> go.Figure:
     return dress(figure, alt, title)
 
 
-def comparison_bars(comparison: BosComparison, title: str = "") -> go.Figure:
-    """IND and OOD accuracy of counters trained without and with bos, side by side; diamonds are the paper's."""
-    names = [_pair_name(pair, comparison) for pair in comparison.pairs]
-    figure = make_subplots(1, 2, subplot_titles=("IND", "OOD"), shared_yaxes=True, horizontal_spacing=0.04)
-    for column in range(2):
-        for which, (label, colour) in enumerate(BOS_COLOURS.items()):
-            ours = [(pair.without_bos, pair.with_bos)[which][column] for pair in comparison.pairs]
-            papers = [None if pair.paper is None else pair.paper[which][column] for pair in comparison.pairs]
-            place = {"row": 1, "col": column + 1}
-            group = {"legendgroup": label, "offsetgroup": label}
-            figure.add_bar(x=names, y=ours, name=label, marker_color=colour, showlegend=column == 0, **group, **place)
-            figure.add_scatter(
-                x=names,
-                y=papers,
-                name="the paper's",
-                mode="markers",
-                marker={"symbol": "diamond-open", "size": 9, "color": "#000000"},
-                legendgroup="paper",
-                legendrank=2000,
-                offsetgroup=label,
-                showlegend=column == 0 and which == 0 and any(paper is not None for paper in papers),
-                **place,
-            )
-    figure.update_layout(
-        barmode="group",
-        scattermode="group",
-        legend={"orientation": "h", "y": -0.12},
-        height=420,
-        yaxis={"title": "accuracy (%)", "range": [0, 108]},
-    )
-    listed = "; ".join(
-        f"{name} {_printed(pair.without_bos)} without, {_printed(pair.with_bos)} with"
-        for name, pair in zip(names, comparison.pairs, strict=True)
-    )
-    return dress(figure, f"Bars of IND/OOD accuracy of counters trained without and with bos: {listed}.", title)
-
-
 def _change_colours(points: np.ndarray) -> list[str]:
     """Colours of CHANGE_SCALE as plain ones: bars with a numeric colour make plotly complain in the console."""
     return list(sample_colorscale(CHANGE_SCALE, ((points + 100) / 200).clip(0, 1)))
@@ -172,14 +133,3 @@ def _split_titles(result: BosAblation) -> list[str]:
 def _right_end(effects: list[Effect]) -> float:
     """Room for what an edit may gain."""
     return max(5.0, *(change.high + 5 for effect in effects for change in (effect.ind, effect.ood)))
-
-
-def _pair_name(pair: BosPair, comparison: BosComparison) -> str:
-    """The setting, and the seed where several pairs share it."""
-    names = [f"{other.task} {other.architecture}-{other.layers}L" for other in comparison.pairs]
-    name = f"{pair.task} {pair.architecture}-{pair.layers}L"
-    return f"{name} #{pair.seed}" if names.count(name) > 1 else name
-
-
-def _printed(scores: tuple[float, float]) -> str:
-    return f"{scores[0]:.1f}/{scores[1]:.1f}"

@@ -4,10 +4,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import DIVERGING, INK, SEQUENTIAL, SPLIT_COLOURS, colour_of, dress
+from app.figures.style import DIVERGING, SEQUENTIAL, SPLIT_COLOURS, dress
 from models.errors import CountLensError
 from probes.first_token import FirstToken, Reading
-from probes.first_token_training import FirstTokenTraining
 
 QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
 UNTRAINED_COLOUR = "#999999"
@@ -101,22 +100,3 @@ def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity:
 
 def _bar(middle: float) -> dict[str, float]:
     return {"len": 0.42, "y": middle, "thickness": 12}
-
-
-def first_token_training_figure(result: FirstTokenTraining) -> go.Figure:
-    """Accuracy at the first token of longer rows: bars are ours, lines across are the paper's."""
-    labels = [f"{score.label}<br><sup>{score.task.removeprefix('first_tok_')}</sup>" for score in result.scores]
-    figure = go.Figure()
-    colours = [colour_of(score.scheme) for score in result.scores]
-    width = min(0.6, 0.12 * len(labels))  # a single one does not fill the page
-    figure.add_bar(x=labels, y=[score.ood for score in result.scores], marker_color=colours, name="ours", width=width)
-    known = [(label, score.paper[1]) for label, score in zip(labels, result.scores, strict=True) if score.paper]
-    figure.add_scatter(
-        x=[label for label, _ in known],
-        y=[percent for _, percent in known],
-        mode="markers",
-        marker={"symbol": "line-ew", "size": 46, "line": {"color": INK, "width": 3}},
-        name="paper",
-    )
-    figure.update_yaxes(title="first token right (%)", range=[-4, 108])
-    return dress(figure, f"Accuracy at the first token. {result.verdict.sentence}.", height=340)

@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 
 from app.figures.attention import variation_bars, variation_panels
 from app.figures.behaviour import confusion_figure, position_figure, shift_figure
-from app.figures.bos import ablation_bars, changed_positions, comparison_bars, head_maps
+from app.figures.bos import ablation_bars, changed_positions, head_maps
 from app.figures.dynamics import dynamics_figure
-from app.figures.first_token import first_token_figure, first_token_training_figure
+from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
@@ -17,10 +17,8 @@ from app.figures.patching import patching_caption, patching_figure
 from probes.attention_variation import AttentionVariation, VariationComparison
 from probes.behaviour import Behaviour
 from probes.bos_ablation import BosAblation
-from probes.bos_comparison import BosComparison
 from probes.dynamics import Dynamics
 from probes.first_token import FirstToken
-from probes.first_token_training import FirstTokenTraining
 from probes.logit_lens import LogitLens
 from probes.mechanisms import Mechanisms
 from probes.mod_pca import ModPca
@@ -63,12 +61,10 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     FirstToken: lambda result: {
         "How well a linear probe reads it, and an untrained counter": first_token_figure(result)
     },
-    FirstTokenTraining: lambda result: {"Recognised after training for it": first_token_training_figure(result)},
     ModPca: _mod_pca,
     AttentionVariation: _attention,
     VariationComparison: lambda result: {"Variation relative to the spread between pairs": variation_bars(result)},
     BosAblation: _bos,
-    BosComparison: lambda result: {"Trained with and without bos": comparison_bars(result)},
     LogitLens: lambda result: {
         "Accuracy read at each layer": lens_figure(result),
         "What each part adds to the right answer": attribution_figure(result),

@@ -1,4 +1,4 @@
-"""What a linear probe reads of the first token at each site; and whether a counter that was trained for it says so."""
+"""What a linear probe reads of the first token at each site."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,8 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import Subject, compute
 from app.explorer.page import Note, Panel, Panels
-from app.figures.first_token import first_token_training_figure, readings_figure
-from models.counter import Counter
+from app.figures.first_token import readings_figure
 from probes.first_token import first_token_probe
-from probes.first_token_training import FirstTokenTraining, first_token_training
-from probes.result import task_of_counter
 
 QUANTITIES = {"first token": "first", "shift": "shift"}
 ALL_LAYERS = "all"
@@ -35,7 +32,7 @@ def controls(subject: Subject) -> Settings:
 
 
 def panels(subject: Subject, settings: Settings) -> Panels:
-    """What is read at each site and, of a counter that was trained to recognise the first token, how often it does."""
+    """What is read at each site."""
     found = compute(subject, first_token_probe)
     if settings.quantity == "shift" and found.ignores_positions:
         yield Note("The shift cannot be read: this counter ignores position ids.")
@@ -51,21 +48,3 @@ found = first_token_probe(counter)
 figure = readings_figure(found, {settings.quantity!r}, layer={settings.layer})""",
             f"{found.verdict.sentence[0].upper()}{found.verdict.sentence[1:]}.",
         )
-    task, _ = task_of_counter(subject.counter)
-    if task.name.startswith("first_tok"):
-        trained = compute(subject, recognised)
-        yield Panel(
-            "Recognised after training for it, in longer rows",
-            first_token_training_figure(trained),
-            trained.to_frame,
-            """from app.figures.first_token import first_token_training_figure
-from probes.first_token_training import first_token_training
-
-figure = first_token_training_figure(first_token_training([counter]))""",
-            f"{trained.verdict.sentence}.",
-        )
-
-
-def recognised(counter: Counter) -> FirstTokenTraining:
-    """How often a counter that was trained to recognise the first token does."""
-    return first_token_training([counter])

@@ -7,10 +7,9 @@ import pytest
 from plotly.colors import sample_colorscale
 
 from app.figures.attention import variation_bars, variation_panels
-from app.figures.bos import CHANGE_SCALE, ablation_bars, changed_positions, comparison_bars, head_maps
+from app.figures.bos import CHANGE_SCALE, ablation_bars, changed_positions, head_maps
 from probes.attention_variation import AttentionVariation, LayerVariation, compare_variation
 from probes.bos_ablation import BosAblation, Change, Effect
-from probes.bos_comparison import BosComparison, BosPair
 
 NAN = float("nan")
 
@@ -52,16 +51,6 @@ def ablation(recurrent: bool = False) -> BosAblation:
         trained_up_to=3,
         rows=8,
         seed=0,
-    )
-
-
-def comparison() -> BosComparison:
-    return BosComparison(
-        (
-            BosPair("mod10", "nope", 2, 0, (10.0, 11.7), (100.0, 9.0)),
-            BosPair("mod7", "rope", 2, 0, (10.0, 11.7), (90.0, 30.0)),
-            BosPair("mod7", "rope", 2, 1, (10.0, 11.7), (80.0, 20.0)),
-        )
     )
 
 
@@ -123,20 +112,6 @@ def test_changed_positions_are_percentages_with_the_border_of_training() -> None
     assert figure.layout.shapes[0].x0 == 2.5  # between the last trained position and the next
 
 
-def test_training_with_and_without_bos_stands_beside_the_paper() -> None:
-    figure = comparison_bars(comparison())
-    bars = [trace for trace in figure.data if isinstance(trace, go.Bar)]
-    assert [(trace.name, list(trace.y)) for trace in bars] == [
-        ("without bos", [10.0, 10.0, 10.0]),
-        ("with bos", [100.0, 90.0, 80.0]),
-        ("without bos", [11.7, 11.7, 11.7]),
-        ("with bos", [9.0, 30.0, 20.0]),
-    ]
-    papers = [list(trace.y) for trace in figure.data if isinstance(trace, go.Scatter)]
-    assert papers == [[12.0, None, None], [100.0, None, None], [11.8, None, None], [8.6, None, None]]
-    assert list(bars[0].x) == ["mod10 nope-2L", "mod7 rope-2L #0", "mod7 rope-2L #1"]
-
-
 @pytest.mark.parametrize(
     ("figure", "says"),
     [
@@ -147,7 +122,6 @@ def test_training_with_and_without_bos_stands_beside_the_paper() -> None:
         (head_maps(ablation()), "1.1 -30.0 IND, -15.0 OOD"),
         (head_maps(ablation(recurrent=True)), "No heads"),
         (changed_positions(ablation()), "attention to <bos> cut, everywhere"),
-        (comparison_bars(comparison()), "mod10 nope-2L 10.0/11.7 without, 100.0/9.0 with"),
     ],
 )
 def test_every_figure_says_in_words_what_it_shows(figure: go.Figure, says: str) -> None:

@@ -65,12 +65,3 @@ def test_the_shift_of_a_counter_that_ignores_positions_is_a_sentence(open_page: 
     app = open_page("first-token", counter=shipped("mod10/lstm-1L"), read="shift")
     assert "ignores position ids" in app.info[0].value
     assert figures(app) == []
-
-
-@pytest.mark.parametrize(("scheme", "percent"), [("ape-1L-4d", 100), ("nope-1L-4d", 0)])
-def test_a_counter_that_was_trained_for_it_is_asked(
-    open_page: Open, figures: Figures, scheme: str, percent: float
-) -> None:
-    app = open_page("first-token", counter=shipped(f"first_tok_homogeneous/{scheme}"))
-    _, trained = figures(app)
-    assert list(trained["data"][0]["y"]) == [percent]

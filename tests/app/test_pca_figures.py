@@ -4,13 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import plotly.graph_objects as go
-import pytest
 
-from app.figures.first_token import first_token_figure, first_token_training_figure
+from app.figures.first_token import first_token_figure
 from app.figures.mod_pca import clearest_heads, pca_figure, pca_grid_figure, score_figure, score_map_figure
 from app.figures.style import cyclic_colours
 from probes.first_token import FirstToken, Reading, SiteReadings
-from probes.first_token_training import FirstTokenScore, FirstTokenTraining
 from probes.mod_pca import ModPca, SitePeriods
 from probes.periods import Periods
 from probes.sites import Site
@@ -127,12 +125,3 @@ def test_readings_stand_next_to_those_of_untrained_counters() -> None:
     assert shift.z[1][1] == 0.8
     assert "0.70 by a token's own PID" in figure.layout.annotations[2].text
     assert "the first token is read (best at L1 resid_post" in alt(figure)
-
-
-@pytest.mark.parametrize("paper", [(100.0, 100.0), None])
-def test_bars_are_ours_and_lines_the_papers(paper: tuple[float, float] | None) -> None:
-    score = FirstTokenScore("first_tok_homogeneous", "ape", True, 32, 1, 1, 3, 100.0, 97.0, paper)
-    figure = first_token_training_figure(FirstTokenTraining((score,)))
-    assert list(figure.data[0].y) == [97.0]
-    assert list(figure.data[1].y) == ([100.0] if paper else [])
-    assert "recognised by ape (32 wide)" in alt(figure)

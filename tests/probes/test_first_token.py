@@ -14,7 +14,6 @@ from models.families import build_counter
 from models.find import CHECKPOINT, SHIPPED
 from models.info import CheckpointInfo, read_info
 from probes.first_token import FirstToken, first_token_probe, first_token_score, own_pid_share, shifted_tokens
-from probes.first_token_training import first_token_training
 from probes.result import NotApplicable
 from probes.sites import Site
 from training.tasks import Task, make_task, task_settings
@@ -147,55 +146,6 @@ def test_no_sites_and_no_room_are_refused() -> None:
         first_token_probe(counter_for(MOD10), sites=[])
     with pytest.raises(NotApplicable, match="leaves no room to shift"):
         first_token_probe(counter_for(MOD10, max_position=6))
-
-
-def constant_answer(task: Task, answer: str, **settings: object) -> Counter:
-    """A counter that always says the same."""
-    counter = counter_for(task, **({"d_model": 32} | settings))
-    with torch.no_grad():
-        counter.ln_final.w.zero_()
-        counter.ln_final.b.zero_()
-        counter.ln_final.b[0] = 1.0
-        counter.unembed.W_U.zero_()
-        counter.unembed.W_U[0, task.vocab.id(answer)] = 1.0
-    return counter
-
-
-HOMOGENEOUS = make_task("first_tok_homogeneous")
-
-
-def test_only_the_first_token_is_scored_and_the_best_seed_counts() -> None:
-    counters = [constant_answer(HOMOGENEOUS, answer, position="ape") for answer in "FT"]
-    (score,) = first_token_training(counters, rows=8).scores
-    assert (score.ind, score.ood, score.seeds) == (100.0, 100.0, 2)
-    assert score.paper == (100.0, 100.0)
-
-
-def test_agreement_is_succeeding_where_the_paper_succeeds() -> None:
-    right = [("ape", "T"), ("nope", "F"), ("rope", "F")]
-    counters = [constant_answer(HOMOGENEOUS, answer, position=scheme) for scheme, answer in right]
-    assert first_token_training(counters, rows=8).verdict.agrees is True
-    wrong = first_token_training([*counters, constant_answer(HOMOGENEOUS, "F", position="spe")], rows=8)
-    assert wrong.verdict.agrees is False
-    assert "unlike the paper: spe (32 wide)" in wrong.verdict.sentence
-    assert wrong.to_frame()["agrees"].tolist() == [True, True, True, False]
-
-
-def test_counters_that_the_paper_lacks_are_shown_without_a_claim() -> None:
-    result = first_token_training([constant_answer(HOMOGENEOUS, "T", position="ape", d_model=8)], rows=8)
-    assert result.verdict.agrees is None
-    assert result.scores[0].paper is None
-    mixed = constant_answer(MIXED, "F", position="nope", causal=False, d_model=4)
-    (score,) = first_token_training([mixed], rows=8).scores
-    assert score.paper == (4.0, 0.0)
-    assert score.agrees is True
-
-
-def test_counters_of_other_tasks_and_empty_lists_are_refused() -> None:
-    with pytest.raises(CountLensError, match="no counters"):
-        first_token_training([])
-    with pytest.raises(CountLensError, match="trained on mod10"):
-        first_token_training([counter_for(MOD10)])
 
 
 def shipped(scheme: str) -> Counter:
