@@ -204,7 +204,7 @@ def sweep(
     elif index is not None:
         command.run_index(manifest, index)
     else:
-        from training.sweep import EngineOptions
+        from training.sweep.engine import EngineOptions
 
         options = EngineOptions(workers, retries, address, cpus, gpus)
         command.run_sweep(manifest, only, engine, options, quiet)

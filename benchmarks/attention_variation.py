@@ -13,7 +13,7 @@ from side_by_side import race
 
 from models import SCHEMES, TransformerConfig, build_counter, hook_name
 from models.transformer import Transformer
-from probes.attention_scores import Moments, exact_moments
+from probes.reading.attention_scores import Moments, exact_moments
 
 N_TOKENS, N_PIDS, N_HEADS = 11, 128, 8
 

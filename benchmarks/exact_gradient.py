@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from training.config import OptimiserOptions, TrainConfig
-from training.loop import Trainer
 from training.presets import resolve
-from training.run import RunFolder
+from training.run.folder import RunFolder
+from training.run.loop import Trainer
 
 EVERY = 50  # steps between evaluations
 

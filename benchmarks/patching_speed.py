@@ -26,7 +26,7 @@ from torch import Tensor
 
 from models import TransformerConfig, build_counter, hook_name, to_transformer_lens
 from models.transformer import Transformer
-from probes.patching import activation_patch
+from probes.patching.engine import activation_patch
 from training.batches import Batch
 
 N_POS, N_TOKENS = 64, 13

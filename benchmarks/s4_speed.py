@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from models import build_counter
 from models.config import S4Config
-from models.dplr import advance, discretise, untruncate
 from models.s4 import S4Mixer
+from models.s4_kernel import advance, discretise, untruncate
 
 BATCH, TURNS = 32, 15
 SHAPES = [(length, d_model) for length in (50, 128) for d_model in (64, 128)]

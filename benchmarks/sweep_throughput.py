@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from training.grid import expand
-from training.manifest import Manifest
-from training.sweep import EngineOptions, sweep
+from training.sweep.engine import EngineOptions, sweep
+from training.sweep.grid import expand
+from training.sweep.manifest import Manifest
 
 
 def seconds_for(workers: int, steps: int) -> float:

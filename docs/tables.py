@@ -6,8 +6,8 @@ python docs/tables.py
 from collections import defaultdict
 
 from models.find import SHIPPED
-from training.paper import paper_cells, printed
-from training.score_table import ScoreRow, merge_scores, read_scores
+from training.paper.score_table import ScoreRow, merge_scores, read_scores
+from training.paper.tables import paper_cells, printed
 
 TABLES = {
     "counting_results": ("nope", "sine", "ape", "rope", "spe"),

@@ -6,7 +6,7 @@ from .errors import CountLensError as CountLensError
 from .export import to_transformer_lens as to_transformer_lens
 from .families import FAMILIES as FAMILIES
 from .families import build_counter as build_counter
+from .header import CheckpointInfo as CheckpointInfo
+from .header import read_info as read_info
 from .hooks import hook_name as hook_name
-from .info import CheckpointInfo as CheckpointInfo
-from .info import read_info as read_info
 from .schemes import SCHEMES as SCHEMES

@@ -8,13 +8,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 
+from models.atomic import atomic_path
 from models.config import CounterConfig
 from models.counter import Counter
 from models.errors import CountLensError, shown
 from models.families import build_counter, config_from_dict, config_to_dict, family_of
-from models.files import atomic_path
 from models.find import find_checkpoint
-from models.info import CheckpointInfo, read_info, read_metadata
+from models.header import CheckpointInfo, read_info, read_metadata
 
 STORED_DTYPE = "F32"  # safetensors' name of the only dtype that a counter is stored in
 

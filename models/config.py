@@ -28,7 +28,7 @@ class CounterConfig:
         check_fields(self)
 
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
-        """Multiply-adds of one layer's forward pass over a batch (`training.flops` says what is counted)."""
+        """Multiply-adds of one layer's forward pass over a batch (`training.sweep.flops` says what is counted)."""
         raise TypeError(f"{type(self).__name__} does not define layer_multiply_adds")
 
     def layer_launches(self, rows: int, n_pos: int) -> int:

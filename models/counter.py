@@ -13,7 +13,7 @@ from transformer_lens import ActivationCache, HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
 from models.errors import CountLensError
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 
 TokenIds = Int[Tensor, "batch pos"]
 PositionIds = Int[Tensor, "batch pos"]

@@ -9,10 +9,10 @@ from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.model_bridge.sources.native import boot as boot_native
 from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
 
+from models.atomic import write_text
 from models.checkpoint import save_tensors
 from models.counter import Counter
 from models.errors import CountLensError
-from models.files import write_text
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.atomic import UNFINISHED
 from models.errors import CountLensError, unknown
-from models.files import UNFINISHED
 
 CHECKPOINT = "model.safetensors"  # a folder with this file is a counter
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"

@@ -33,6 +33,7 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import MambaConfig
 from models.counter import normal_, uniform_
+from models.mamba_scan import selective_scan
 from models.recurrent import (
     AnyStream,
     Carry,
@@ -45,7 +46,6 @@ from models.recurrent import (
     Stream,
     StreamStep,
 )
-from models.scan import selective_scan
 
 Inner = Float[Tensor, "batch pos d_inner"]
 Window = Float[Tensor, "batch before d_inner"]  # what the convolution sees of the positions before

@@ -1,7 +1,7 @@
 """S4-LegS: a state space of its own for every channel, with the full diagonal-plus-low-rank matrix (paper, appendix A).
 
 A block is resid + GLU(W gelu(S4(LN(resid)))). The mixer is S4 with its skip: y = SSM(u) + D u. Nobody
-listening, it is a convolution; its kernel comes from `models.dplr`. Somebody listening, it is the recurrence
+listening, it is a convolution; its kernel comes from `models.s4_kernel`. Somebody listening, it is the recurrence
 x_k = Abar x_{k-1} + Bbar u_k. States are complex; hooks see them as [..., d_model, d_state/2, 2], real and imaginary
 parts, one of each conjugate pair.
 
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from models.config import S4Config
 from models.counter import normal_, uniform_
-from models.dplr import StateSpace, Step, advance, discretise, extend, kernel, legs, truncate, untruncate
 from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, Unembed
+from models.s4_kernel import StateSpace, Step, advance, discretise, extend, kernel, legs, truncate, untruncate
 
 State = Float[Tensor, "batch d_model pair 2"]
 

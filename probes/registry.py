@@ -8,19 +8,19 @@ from typing import Any
 from models.checkpoint import load_counter
 from models.counter import Counter
 from models.find import RUNS, SHIPPED, find_checkpoint
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 from models.recurrent import Recurrent
-from probes.attention_variation import attention_variation, compare_variation
-from probes.behaviour import behaviour
-from probes.bos_ablation import bos_ablation
-from probes.dynamics import dynamics
-from probes.first_token import first_token_probe
-from probes.logit_lens import logit_lens
-from probes.mechanisms import mechanisms
-from probes.mod_pca import mod_pca
-from probes.pair_patching import pair_patch
+from probes.ablation.bos_ablation import bos_ablation
+from probes.mechanism.transplants import state_is_count
+from probes.mechanism.verdict import mechanisms
+from probes.over_training.dynamics import dynamics
+from probes.patching.pairs import pair_patch
+from probes.reading.attention_variation import attention_variation, compare_variation
+from probes.reading.behaviour import behaviour
+from probes.reading.first_token import first_token_probe
+from probes.reading.logit_lens import logit_lens
+from probes.reading.mod_pca import mod_pca
 from probes.result import Result
-from probes.transplants import state_is_count
 
 
 @dataclass(frozen=True)

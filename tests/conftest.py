@@ -52,10 +52,10 @@ def make_run() -> Callable[..., Any]:
     """Makes a run folder that looks trained, with the scores that a test wants it to have."""
     from models.checkpoint import save_counter
     from models.families import build_counter
-    from models.info import CheckpointInfo
+    from models.header import CheckpointInfo
     from training.config import TrainConfig
     from training.presets import model_config, resolve, task_of
-    from training.run import RunFolder
+    from training.run.folder import RunFolder
     from training.tasks import task_settings
 
     def make(path: Path, config: TrainConfig, ind: float, ood: float, finished: bool = True) -> RunFolder:

@@ -13,7 +13,7 @@ from tests.fuzz.harness import DifferentError, Job, Tally, chance_of, do_cases
 from tests.fuzz.mutate import damage_bytes
 from tests.fuzz.planted import EXTRA, FAULTS
 from tests.fuzz.run import REGISTRY, fuzz, group, main, plan, table
-from training.run import RunFolder
+from training.run.folder import RunFolder
 
 PLANTED = "tests.fuzz.planted:BORDERS"
 SHARE = {"checkpoints": 120, "grids": 80, "data-files": 60, "command-lines": 30, "run-folders": 20}
@@ -32,7 +32,7 @@ def test_hostile_input_is_accepted_rightly_or_refused(tmp_path: Path) -> None:
     assert_sound([Job(border, number) for border, cases in SHARE.items() for number in range(cases)], tmp_path)
 
 
-@pytest.mark.slow  # the pages take long to import; tests/app/test_explorer_hostile.py is the quick sibling
+@pytest.mark.slow  # the pages take long to import; tests/app/explorer/test_hostile.py is the quick sibling
 def test_hostile_urls_are_accepted_rightly_or_refused(tmp_path: Path) -> None:
     assert_sound([Job("urls", number) for number in range(20)], tmp_path)
 

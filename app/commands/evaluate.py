@@ -7,8 +7,8 @@ from pathlib import Path
 from models.checkpoint import load_counter
 from models.errors import CountLensError
 from training.datafile import evaluate_file
-from training.device import choose_device
 from training.evaluate import evaluate
+from training.run.device import choose_device
 from training.tasks import lengthened, task_of_checkpoint
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from app.escape import printable, say
 from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, named_counters
-from models.info import read_info
+from models.header import read_info
 
 
 def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.escape import printable, say
-from training.flops import run_flops
-from training.grid import SweepRun
-from training.manifest import Manifest, RunStatus, last_line, status_of
-from training.sweep import Event
-from training.units import duration
+from training.sweep.engine import Event
+from training.sweep.flops import run_flops
+from training.sweep.grid import SweepRun
+from training.sweep.manifest import Manifest, RunStatus, last_line, status_of
+from training.sweep.units import duration
 
 SECONDS_BETWEEN_DRAWINGS = 1.0
 

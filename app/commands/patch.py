@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.commands.probe import one_thread
+from models.atomic import write_text
 from models.errors import CountLensError
-from models.files import write_text
-from probes.pair_patching import PairPatching, pair_patch
+from probes.patching.pairs import PairPatching, pair_patch
 from probes.registry import Subject, load_subject
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.escape import say
-from training.ship import CARD, MB, SCORES, plan_shipment, ship
+from training.paper.ship import CARD, MB, SCORES, plan_shipment, ship
 
 
 def run_ship(manifest: Path, out: Path, max_mb: float) -> None:

@@ -12,14 +12,14 @@ from typing import Any
 from app.commands.live_table import Board, scores_of, shown
 from app.escape import say
 from models.errors import CountLensError
-from training.estimate import estimate_sweep
-from training.grid import expand, read_grid
-from training.interrupt import interrupted_by_sigterm
-from training.local_engine import default_workers
-from training.manifest import Manifest, last_line, status_of
-from training.score_table import score_of_run, write_scores
-from training.sweep import EngineOptions, sweep, train_run
-from training.units import duration
+from training.paper.score_table import score_of_run, write_scores
+from training.run.interrupt import interrupted_by_sigterm
+from training.sweep.engine import EngineOptions, sweep, train_run
+from training.sweep.estimate import estimate_sweep
+from training.sweep.grid import expand, read_grid
+from training.sweep.local_engine import default_workers
+from training.sweep.manifest import Manifest, last_line, status_of
+from training.sweep.units import duration
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 from rich.console import Console
 
 from app.commands.tables_text import show
+from models.atomic import write_text
 from models.errors import CountLensError, unknown
-from models.files import write_text
 from models.find import SHIPPED, named_counters
-from training.agreement import SUCCESS
-from training.comparison import Comparison, compare
-from training.differences import FILE, Difference, read_differences
-from training.paper import PAPER_TABLES, STATISTICS
-from training.score_table import ScoreRow, merge_scores, read_scores, score_of_run
+from training.paper.agreement import SUCCESS
+from training.paper.comparison import Comparison, compare
+from training.paper.differences import FILE, Difference, read_differences
+from training.paper.score_table import ScoreRow, merge_scores, read_scores, score_of_run
+from training.paper.tables import PAPER_TABLES, STATISTICS
 
 PIPED_WIDTH = 100  # columns, where there is no terminal to ask
 
@@ -57,7 +57,7 @@ def gather(scores: tuple[Path, ...], runs: Path | None) -> tuple[list[ScoreRow],
 
 def finished_runs(folder: Path) -> list[ScoreRow]:
     """The scores of every finished run below a folder."""
-    from training.run import RunFolder  # needs torch; a score table does not
+    from training.run.folder import RunFolder  # needs torch; a score table does not
 
     if not folder.is_dir():
         raise CountLensError(f"{folder} is no folder")

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from app.escape import printable
-from training.agreement import SUCCESS, Agreement
-from training.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
-from training.paper import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
+from training.paper.agreement import SUCCESS, Agreement
+from training.paper.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
+from training.paper.tables import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
 
 Marks = dict[Agreement | None, str]
 

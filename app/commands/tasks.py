@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from app.figures.counts import SPLIT_TITLES, counts_figure
+from models.atomic import write_text
 from models.errors import CountLensError
-from models.files import write_text
 from training.tasks import TASKS, Selective, Task, make_task
 
 FIGURE_ROWS = 20_000  # drawn for each panel; each has ten kinds, so that a bar is known to a fraction of a percent

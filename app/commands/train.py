@@ -5,13 +5,13 @@ from pathlib import Path
 from app.escape import say
 from models.errors import CountLensError
 from models.find import RUNS, find_checkpoint
-from models.info import read_info
+from models.header import read_info
 from training.config import TrainConfig
-from training.device import prepare
-from training.interrupt import interrupted_by_sigterm
-from training.loop import train
 from training.presets import describe, resolve, run_name
-from training.run import RunFolder
+from training.run.device import prepare
+from training.run.folder import RunFolder
+from training.run.interrupt import interrupted_by_sigterm
+from training.run.loop import train
 
 
 def run_training(config: TrainConfig, out: Path | None, resume: Path | None, like: str | None, progress: bool) -> None:

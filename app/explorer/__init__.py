@@ -1,1 +1,1 @@
-"""The explorer's frame: what every page shares. A page itself is a short file in `app/views/`."""
+"""The explorer's frame: what every page shares. A page itself is a short file in `app/explorer/pages/`."""

@@ -18,7 +18,7 @@ import streamlit as st
 
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
 from models.errors import CountLensError
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 
 if TYPE_CHECKING:
     from models.counter import Counter

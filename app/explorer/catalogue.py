@@ -11,7 +11,7 @@ from pathlib import Path
 from app.escape import for_markdown, printable
 from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, SNAPSHOTS, find_snapshots, named_counters
-from models.info import CheckpointInfo, read_info
+from models.header import CheckpointInfo, read_info
 
 DEFAULT = "mod10/ape-2L"  # a counter that counts: what a first visit shows
 

@@ -1,4 +1,4 @@
-"""What a page is: data in the registry, and a module of `app/views/` that chooses, calls and shows."""
+"""What a page is: data in the registry, and a module of `app/explorer/pages/` that chooses, calls and shows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -46,12 +46,17 @@ class Page:
     icon: str  # a name of Material Symbols
     sees: str  # one sentence: what is seen
     paper: str  # the paper's claim about it
-    module: str  # in app/views/
+    module: str  # in app/explorer/pages/
     of_counter: bool = True
+
+    @property
+    def script(self) -> str:
+        """Its file, as streamlit names it: below the folder of app/main.py."""
+        return f"explorer/pages/{self.module}.py"
 
     def load(self) -> ModuleType:
         """The page's module. It is imported here, for it may need torch, and the first page does not."""
-        return import_module(f"app.views.{self.module}")
+        return import_module(f"app.explorer.pages.{self.module}")
 
 
 Settings = Any  # a frozen dataclass of each page's own

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from app.explorer.catalogue import Entry
 from models.architectures import architectures
-from models.info import CheckpointInfo
-from training.agreement import Accuracy, agreement
-from training.paper import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
+from models.header import CheckpointInfo
+from training.paper.agreement import Accuracy, agreement
+from training.paper.tables import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
 
 if TYPE_CHECKING:  # slow to import, and the first page does not need it
     import pandas as pd

@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from app.escape import for_plotly
 from app.figures.style import colour_of, dress
-from probes.attention_variation import AttentionVariation, VariationComparison
+from probes.reading.attention_variation import AttentionVariation, VariationComparison
 
 PANELS_A_ROW = 4
 PANEL_PIXELS = 210

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from app.escape import for_plotly
 from app.figures.style import SEQUENTIAL, SHARES_SCALE, dress
-from probes.attention_row import AttentionRow
+from probes.reading.attention_row import AttentionRow
 
 HEADS_A_LINE = 4
 BETWEEN_COLUMNS, BETWEEN_LINES = 0.02, 0.24  # of the whole

@@ -6,7 +6,7 @@ from plotly.subplots import make_subplots
 
 from app.figures.positions import Curve, accuracy_figure
 from app.figures.style import FAINT, INK, SHARES_SCALE, SPLIT_BANDS, SPLIT_COLOURS, dress
-from probes.behaviour import Behaviour, Shares
+from probes.reading.behaviour import Behaviour, Shares
 from training.evaluate import Scores
 
 MOST_LABELLED = 12  # answers up to which the cells of a confusion say their number

@@ -6,7 +6,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from app.figures.style import dress
-from probes.bos_ablation import BosAblation, Effect
+from probes.ablation.bos_ablation import BosAblation, Effect
 
 CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
 CHANGE_AXIS = {"colorscale": CHANGE_SCALE, "cmin": -100, "cmid": 0, "cmax": 100}

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.figures.style import FAINT, INK, dress
-from probes.chosen_edits import ChosenEdits
+from probes.ablation.chosen_edits import ChosenEdits
 
 LINES = {  # by field of the result: name, colour, width, dash
     "clean": ("untouched", INK, 5, "solid"),

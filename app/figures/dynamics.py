@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, INK, SPLIT_COLOURS, dress
 from models.families import OTHER_COLOUR
-from probes.dynamics import REFERENCE, Dynamics, HalfRise
+from probes.over_training.dynamics import REFERENCE, Dynamics, HalfRise
 
 BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130

@@ -3,8 +3,8 @@
 import plotly.graph_objects as go
 
 from app.figures.strip import ACROSS, Lane, strip_figure
-from probes.patched_row import PatchedRow
-from probes.transplants import Transplant
+from probes.mechanism.transplants import Transplant
+from probes.patching.patched_row import PatchedRow
 
 BEFORE = 4  # tokens before a transplant that are shown
 

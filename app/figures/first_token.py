@@ -6,7 +6,7 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import DIVERGING, SEQUENTIAL, SPLIT_COLOURS, dress
 from models.errors import CountLensError
-from probes.first_token import FirstToken, Reading
+from probes.reading.first_token import FirstToken, Reading
 
 QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
 UNTRAINED_COLOUR = "#999999"

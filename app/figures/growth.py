@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.figures.style import FAINT, INK, SPLIT_COLOURS, cyclic_colours, dress
-from probes.growth import AccuracyGrowth, PcaGrowth
+from probes.over_training.growth import AccuracyGrowth, PcaGrowth
 
 PATH = "rgba(128, 128, 128, 0.35)"
 FRAME_MS = 400

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
-from probes.logit_lens import LogitLens
+from probes.reading.logit_lens import LogitLens
 
 ROW_HEIGHT = 30
 

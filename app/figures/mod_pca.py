@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, HALO, INK, SEQUENTIAL, cyclic_colours, dress
-from probes.mod_pca import ModPca, SitePeriods, say_p
-from probes.periods import ALPHA
+from probes.reading.mod_pca import ModPca, SitePeriods, say_p
+from probes.reading.periods import ALPHA
 from probes.sites import Site
 
 USUAL_MODULUS = 10  # the paper's colours

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.figures.style import DIVERGING, dress
-from probes.pair_patching import PairPatching
-from probes.patching import NOTICEABLE
+from probes.patching.engine import NOTICEABLE
+from probes.patching.pairs import PairPatching
 
 AXIS_NAMES = {"layer": "layer", "pos": "position", "head": "head"}
 ROW_HEIGHT = 34

@@ -14,17 +14,17 @@ from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.patching import patching_caption, patching_figure
-from probes.attention_variation import AttentionVariation, VariationComparison
-from probes.behaviour import Behaviour
-from probes.bos_ablation import BosAblation
-from probes.dynamics import Dynamics
-from probes.first_token import FirstToken
-from probes.logit_lens import LogitLens
-from probes.mechanisms import Mechanisms
-from probes.mod_pca import ModPca
-from probes.pair_patching import PairPatching
+from probes.ablation.bos_ablation import BosAblation
+from probes.mechanism.transplants import StateIsCount
+from probes.mechanism.verdict import Mechanisms
+from probes.over_training.dynamics import Dynamics
+from probes.patching.pairs import PairPatching
+from probes.reading.attention_variation import AttentionVariation, VariationComparison
+from probes.reading.behaviour import Behaviour
+from probes.reading.first_token import FirstToken
+from probes.reading.logit_lens import LogitLens
+from probes.reading.mod_pca import ModPca
 from probes.result import Result
-from probes.transplants import StateIsCount
 
 Figures = dict[str, go.Figure]  # by caption
 

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from app.escape import for_plotly
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from app.figures.style import dress
-from probes.answers import Answers
+from probes.reading.answers import Answers
 
 ACROSS = 10  # tokens a line: those of a column are equal modulo 10
 LINE_HEIGHT = 50  # pixels

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import INK, SEQUENTIAL, cyclic_colours, dress
 from models.families import OTHER_COLOUR
-from probes.state_trajectory import Circle, StateTrajectory
+from probes.reading.state_trajectory import Circle, StateTrajectory
 
 COLOURS = ("position mod m", "count")  # what colours mean
 PATH = "rgba(128, 128, 128, 0.35)"

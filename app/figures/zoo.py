@@ -9,7 +9,7 @@ from app.explorer.zoo import Cell, Grid
 from app.figures.cells import ON_CELL
 from app.figures.style import dress
 from app.figures.zoo_table import LOOKS, describe_cell, describe_grid
-from training.paper import printed
+from training.paper.tables import printed
 
 ROW_HEIGHT = 46  # pixels
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from app.escape import printable
 from app.explorer.zoo import Cell, Grid, Standing
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
-from training.paper import printed
+from training.paper.tables import printed
 
 LOOKS: dict[Standing, tuple[str, str]] = {  # colour and sign: not everyone sees the colour
     "goes on, as in the paper": (RIGHT_COLOUR, "✓"),

@@ -14,7 +14,7 @@ from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
-from training.paper import paper_numbers_of
+from training.paper.tables import paper_numbers_of
 
 SCHEMA_VERSION = 1
 

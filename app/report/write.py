@@ -7,7 +7,7 @@ import pandas as pd
 
 from app.report.collect import Report, Skipped
 from app.report.page import render
-from models.files import write_text
+from models.atomic import write_text
 
 
 def write_report(report: Report, out: Path) -> list[Path]:

@@ -15,27 +15,27 @@ from typing import Any
 import pytest
 import torch
 
-import probes.dynamics
+import probes.over_training.dynamics
 from models import load_counter
 from models.counter import Counter
 from models.export import to_transformer_lens
 from models.find import find_checkpoint
-from probes.alignment_search import alignment_search
-from probes.answers import example_row, predict_tokens
-from probes.attention_row import attention_row
-from probes.chosen_edits import chosen_edits
-from probes.mechanisms import mechanisms
-from probes.pair_patching import known_sites, pair_patch
-from probes.patched_row import patched_row
+from probes.ablation.chosen_edits import chosen_edits
+from probes.mechanism.alignment_search import alignment_search
+from probes.mechanism.transplants import state_is_count, transplant
+from probes.mechanism.verdict import mechanisms
+from probes.patching.pairs import known_sites, pair_patch
+from probes.patching.patched_row import patched_row
+from probes.reading.answers import example_row, predict_tokens
+from probes.reading.attention_row import attention_row
+from probes.reading.state_trajectory import state_trajectory
 from probes.registry import PROBES, Subject
 from probes.result import NotApplicable, plain
-from probes.state_trajectory import state_trajectory
-from probes.transplants import state_is_count, transplant
 from tests.accelerator.device import NAME
 from training.config import ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
-from training.loop import train
 from training.presets import resolve
-from training.run import RunFolder
+from training.run.folder import RunFolder
+from training.run.loop import train
 
 TOLERANCE, TOLERANCE_OF_CHANCE = 1e-4, 5e-3
 P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone"}, 0.05
@@ -152,9 +152,9 @@ def test_learning_dynamics_give_the_numbers_of_the_cpu(tmp_path: Path, monkeypat
     )
     run = RunFolder.create(tmp_path / "run", resolve(config))
     train(run, progress=False)
-    expected = plain(probes.dynamics.dynamics(run.path))
-    monkeypatch.setattr(probes.dynamics, "load_counter", partial(load_counter, device=NAME))
-    assert_same(plain(probes.dynamics.dynamics(run.path)), expected)
+    expected = plain(probes.over_training.dynamics.dynamics(run.path))
+    monkeypatch.setattr(probes.over_training.dynamics, "load_counter", partial(load_counter, device=NAME))
+    assert_same(plain(probes.over_training.dynamics.dynamics(run.path)), expected)
 
 
 def answer(counter: Counter) -> Any:

@@ -20,12 +20,12 @@ from models.transformer import LayerNorm
 from tests.accelerator.device import NAME, host_reads
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
 from training.evaluate import evaluate
-from training.loop import Trainer, train
 from training.policies import POLICIES
 from training.presets import resolve, task_of
-from training.run import RunFolder
+from training.run.folder import RunFolder
+from training.run.loop import Trainer, train
+from training.sweep.timing import time_run
 from training.tasks import TASKS
-from training.timing import time_run
 
 ARCHITECTURES = [*SCHEMES, *(family for family in FAMILIES if family != "transformer")]
 TOLERANCE = 1e-4

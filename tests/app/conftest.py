@@ -115,7 +115,7 @@ def open_page(more_counters: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         app.query_params.update(parameters)
         app.run()
         if path != next(iter(PAGES)):
-            app.switch_page(f"views/{PAGES[path].module}.py")
+            app.switch_page(PAGES[path].script)
             app.run()
         return app
 

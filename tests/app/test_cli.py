@@ -15,7 +15,7 @@ import pytest
 from app.cli import COMMANDS, main
 from training.config import OptimiserOptions, TrainConfig
 from training.presets import resolve
-from training.run import RunFolder
+from training.run.folder import RunFolder
 
 TINY = [
     *("train", "--task", "mod10", "--train-length", "5", "--ood-length", "10", "--quiet"),

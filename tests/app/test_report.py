@@ -16,9 +16,9 @@ import pytest
 from app.cli import main
 from probes.registry import PROBES
 from training.config import ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
-from training.loop import train
 from training.presets import resolve
-from training.run import RunFolder
+from training.run.folder import RunFolder
+from training.run.loop import train
 
 
 def small_run(path: Path, **model: object) -> Path:

@@ -15,7 +15,7 @@ from app.explorer.zoo import zoo_grid
 from models.checkpoint import load_counter
 from models.errors import CountLensError
 from models.find import CHECKPOINT
-from models.info import METADATA_KEY, read_info
+from models.header import METADATA_KEY, read_info
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import NUMBERS, damage_bytes, mutate_tree, odd_value, put_odd_file, to_json
 from tests.fuzz.sources import ARCHITECTURES, tiny_config, write_counter

@@ -11,9 +11,9 @@ from models.families import build_counter
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import damage_bytes, mutate_tree, odd_value, plain_types, put_odd_file, to_toml
 from training.config import MAX_RUNS, TrainConfig
-from training.grid import KEYS, OPTIONS, SweepRun, read_grid
-from training.manifest import Manifest
 from training.presets import model_config, resolve
+from training.sweep.grid import KEYS, OPTIONS, SweepRun, read_grid
+from training.sweep.manifest import Manifest
 
 # Values of which most are allowed, for the keys that are no plain numbers.
 PLAUSIBLE: dict[str, tuple[Any, ...]] = {

@@ -22,9 +22,9 @@ from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import damage_bytes, mutate_tree, put_odd_file, to_json
 from tests.fuzz.sources import tiny_config
 from training.config import TrainConfig
-from training.loop import train
-from training.run import RunFolder
-from training.state import read_state, write_state
+from training.run.folder import RunFolder
+from training.run.loop import train
+from training.run.state import read_state, write_state
 
 ARCHITECTURES = ("sine", "lstm")
 CONFIG, METRICS, STATE = "config.json", "metrics.jsonl", "state.safetensors"

@@ -7,7 +7,7 @@ import torch
 
 from models.checkpoint import save_counter
 from models.families import FAMILIES, build_counter
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 from models.schemes import SCHEMES
 from training.config import ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
 from training.presets import model_config, resolve, task_of

@@ -18,8 +18,8 @@ from tests.fuzz.checkpoints import mutate_checkpoint
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import NUMBERS, TEXTS, put_odd_file
 from tests.fuzz.sources import tiny_config, write_counter
-from training.loop import train
-from training.run import RunFolder
+from training.run.folder import RunFolder
+from training.run.loop import train
 
 PARAMETERS = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
@@ -83,10 +83,10 @@ def open_page(path: str, query: dict[str, str]) -> AppTest:
     page = AppTest.from_file(str(SCRIPT), default_timeout=60)
     page.query_params.update(query)
     if path == PAGES[path].module:  # as the first page of a session, as a link does
-        page.switch_page(f"views/{path}.py")
+        page.switch_page(f"explorer/pages/{path}.py")
         return page.run()
     page.run()
-    page.switch_page(f"views/{PAGES[path].module}.py")
+    page.switch_page(PAGES[path].script)
     return page.run()
 
 

@@ -22,7 +22,7 @@ from models import (
     read_info,
     save_counter,
 )
-from models.files import atomic_path
+from models.atomic import atomic_path
 from models.find import find_checkpoint
 from models.schemes import SCHEMES
 

@@ -20,7 +20,7 @@ from models.checkpoint import load_tensors
 from models.config import MambaConfig
 from models.hooks import hook_name
 from models.mamba import Mamba, MambaMixer
-from models.scan import selective_scan
+from models.mamba_scan import selective_scan
 
 CFG = MambaConfig(13, d_model=32, n_layers=2, embed_std=1.0)
 TOLERANCE = 1e-5  # of the largest value; transformers computes parts in float32, whatever it is given

@@ -14,8 +14,8 @@ from scipy.signal import cont2discrete
 
 from models import CountLensError, build_counter
 from models.config import S4Config
-from models.dplr import StateSpace, discretise, kernel, legs, truncate, untruncate
 from models.s4 import S4, S4Mixer
+from models.s4_kernel import StateSpace, discretise, kernel, legs, truncate, untruncate
 
 TOLERANCE = 1e-10
 TOKENS = 13
@@ -106,20 +106,25 @@ def mutated(name: str, old: str, new: str) -> ModuleType:
 
 MUTANTS = {
     "the low-rank term's sign in the kernel": (
-        "models.dplr",
+        "models.s4_kernel",
         "k_cb - k_cp * k_pb * cos / (1 + cos * k_pp)",
         "k_cb + k_cp * k_pb * cos / (1 - cos * k_pp)",
         {"fast"},
     ),
     "the low-rank term dropped from the kernel, which is S4D": (
-        "models.dplr",
+        "models.s4_kernel",
         "k_cb - k_cp * k_pb * cos / (1 + cos * k_pp)",
         "k_cb",
         {"fast"},
     ),
-    "the low-rank term's sign in the recurrence": ("models.dplr", "- step.left *", "+ step.left *", {"open", "stream"}),
+    "the low-rank term's sign in the recurrence": (
+        "models.s4_kernel",
+        "- step.left *",
+        "+ step.left *",
+        {"open", "stream"},
+    ),
     "the low-rank term dropped from the recurrence": (
-        "models.dplr",
+        "models.s4_kernel",
         "- step.left *",
         "- 0 * step.left *",
         {"open", "stream"},
@@ -141,7 +146,7 @@ def test_the_comparison_with_scipy_notices(mutant: str, monkeypatch: pytest.Monk
     counter = lively(kernel_length=24)  # made before: its weights are those of the model that agrees
     assert max(oracle_errors(counter, 24).values()) < TOLERANCE
     module = mutated(name, old, new)
-    if name == "models.dplr":
+    if name == "models.s4_kernel":
         for function in ("kernel", "advance", "untruncate"):
             monkeypatch.setattr(f"models.s4.{function}", getattr(module, function))
     else:

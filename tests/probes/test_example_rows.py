@@ -7,8 +7,8 @@ from models.config import TransformerConfig
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
-from models.info import CheckpointInfo
-from probes.answers import example_row, predict_tokens
+from models.header import CheckpointInfo
+from probes.reading.answers import example_row, predict_tokens
 from training.tasks import TASKS, Task, make_task, task_settings
 
 

@@ -11,8 +11,8 @@ from models.config import LSTMConfig, MambaConfig, RNNConfig, RWKV6Config, S4Con
 from models.counter import Counter
 from models.errors import CountLensError
 from training.batches import WeightedTokens, draw_batch, draw_tokens, merge_equal_rows
-from training.loop import loss_of
 from training.policies import POLICIES, get_policy
+from training.run.loop import loss_of
 from training.tasks import Task, make_task
 
 LENGTHS = torch.tensor([50, 70, 100] * 2000)

@@ -8,8 +8,8 @@ import pytest
 from models.errors import CountLensError
 from models.families import FAMILIES
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
-from training.loop import lr_factor
 from training.presets import model_config, preset_recipe, resolve, run_name
+from training.run.loop import lr_factor
 from training.tasks import TASKS
 
 

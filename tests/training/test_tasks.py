@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import CountLensError
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 from training.tasks import (
     BOS,
     NOT_SCORED,

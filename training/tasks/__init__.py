@@ -6,7 +6,7 @@ from typing import Any
 
 from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
-from models.info import CheckpointInfo
+from models.header import CheckpointInfo
 from training.tasks.base import ListedTask, Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular

@@ -1,0 +1,102 @@
+"""Where equal tokens lie, by their position: principal components at one site, and the score of every modulus."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.explorer import state
+from app.explorer.cache import Subject, compute
+from app.explorer.page import Panel, Panels
+from app.figures.mod_pca import USUAL_MODULUS, pca_figure, score_figure
+from probes.inputs.equal_tokens import contiguous_pids, prefix_of
+from probes.reading.mod_pca import mod_pca
+from probes.reading.periods import LARGEST_MODULUS
+from probes.result import task_of_counter
+from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
+
+FEWEST = 3 * USUAL_MODULUS  # PIDs
+ALL_HEADS = "all"
+
+
+@dataclass(frozen=True)
+class Settings:
+    site: Site
+    modulus: int  # of the colours
+    dimensions: int
+    shift: int  # how far the first PID is from the earliest possible one
+    number: int  # of PIDs
+
+
+def controls(subject: Subject) -> Settings:
+    """Widgets for the site, the PIDs and the colours."""
+    usual = _usual_pids(subject)
+    left, middle, right = st.columns(3, gap="medium")
+    with left:
+        site = _choose_site(subject)
+    with middle:
+        number = state.slider("pids", "Number of position ids", min(FEWEST, len(usual)), len(usual), len(usual))
+        shift = 0
+        if subject.counter.has_positions:
+            shift = state.slider("shift", "Shift of the position ids", 0, len(usual) - number, 0)
+    with right:
+        task, _ = task_of_counter(subject.counter)
+        base = getattr(task, "base", USUAL_MODULUS)
+        modulus = state.slider("modulus", "Colours by position id modulo", 2, LARGEST_MODULUS, base)
+        solid = state.toggle("solid", "Three components")
+    return Settings(site, modulus, 3 if solid else 2, shift, number)
+
+
+def panels(subject: Subject, settings: Settings) -> Panels:
+    """The picture, then the score of every modulus."""
+    site, pids = settings.site, _chosen_pids(subject, settings)
+    found = compute(subject, mod_pca, pids=pids, sites=(site,))
+    code = f"""from app.figures.mod_pca import pca_figure, score_figure
+from probes.reading.mod_pca import mod_pca
+from probes.sites import Site
+
+site = {site!r}
+found = mod_pca(counter, pids={pids!r}, sites=[site])
+"""
+    yield Panel(
+        "Principal components of equal tokens",
+        pca_figure(found, site, settings.modulus, settings.dimensions),
+        found.coordinates_frame,
+        code + f"figure = pca_figure(found, site, modulus={settings.modulus}, dimensions={settings.dimensions})",
+        f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
+        "variance, drift included.",
+        half=True,
+    )
+    yield Panel(
+        "Score of every modulus",
+        score_figure(found, site),
+        found.to_frame,
+        code + "figure = score_figure(found, site)",
+        "Filled where positions that are equal modulo m lie together more than chance would have it.",
+        half=True,
+    )
+
+
+def _choose_site(subject: Subject) -> Site:
+    cfg = subject.counter.cfg
+    kind = state.select("site", "Site", kinds_of(subject.counter), "resid_post")
+    if kind in GLOBAL_KINDS:
+        return Site(kind)
+    layer = state.slider("layer", "Layer", 0, cfg.n_layers - 1, 0)
+    if kind not in HEAD_KINDS or cfg.n_heads == 1:
+        return Site(kind, layer)
+    head = state.select("head", "Head", [ALL_HEADS, *map(str, range(cfg.n_heads))])
+    return Site(kind, layer, None if head == ALL_HEADS else int(head))
+
+
+def _usual_pids(subject: Subject) -> range:
+    """All that a counter has, up to the paper's 128."""
+    task, _ = task_of_counter(subject.counter)
+    places = contiguous_pids(subject.counter, None, len(prefix_of(task)))
+    return range(int(places[0]), int(places[-1]) + 1)
+
+
+def _chosen_pids(subject: Subject, settings: Settings) -> range:
+    """As many as the counter has of those that were asked for; one without positions starts at its first."""
+    usual = _usual_pids(subject)
+    start = settings.shift if subject.counter.has_positions else 0
+    return usual[min(start, max(0, len(usual) - settings.number)) :][: settings.number]

@@ -1,0 +1,1 @@
+"""What breaks when something is cut."""

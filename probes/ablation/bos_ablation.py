@@ -1,0 +1,282 @@
+"""What a trained counter takes from its first token: bos, or whatever comes first where there is none.
+
+Causal: the first token is cut off, replaced or silenced inside the counter (`first_token_edits`), and the change in
+accuracy and in the prediction at each position is measured on the same rows (paper, appendix C, whose tables compare
+counters *trained* with and without bos; those are in the tables).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+
+from models.counter import Counter
+from models.errors import CountLensError
+from models.families import family_of
+from probes.ablation.edits import KINDS, Edit, edits_of, parts
+from probes.result import Result, Verdict, task_of_counter
+from training.batches import Batch, draw_batch, merge_equal_rows
+from training.evaluate import predict
+from training.tasks import NOT_SCORED, Split, Task, check_sound
+from training.tasks.vocabulary import BOS
+
+SPLITS: tuple[Split, ...] = ("ind", "ood")
+RESAMPLES = 1000
+INTERVAL = (2.5, 97.5)  # percentiles
+MATTERS = 1.0  # points: a place matters where the whole interval of its change is further below 0 than this
+
+
+@dataclass(frozen=True)
+class Change:
+    """In accuracy, in percentage points, with a 95 % interval bootstrapped over rows."""
+
+    points: float
+    low: float
+    high: float
+
+    @property
+    def matters(self) -> bool:
+        return self.high < -MATTERS
+
+    def __str__(self) -> str:
+        return f"{self.points:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one edit does."""
+
+    kind: str  # key of KINDS
+    layer: int | None  # None: at every layer
+    head: int | None  # None: in every head
+    ind: Change
+    ood: Change
+
+    @property
+    def place(self) -> str:
+        """`1.3` is head 3 of layer 1."""
+        if self.layer is None:
+            return "everywhere"
+        return f"layer {self.layer}" if self.head is None else f"{self.layer}.{self.head}"
+
+    @property
+    def matters(self) -> bool:
+        return self.ind.matters or self.ood.matters
+
+    @property
+    def short(self) -> str:
+        """Both changes, without their intervals."""
+        return f"{self.ind.points:+.1f} IND, {self.ood.points:+.1f} OOD"
+
+
+@dataclass(frozen=True)
+class BosAblation(Result):
+    """Every edit's effect on accuracy and on each position's prediction."""
+
+    architecture: str
+    task: str
+    first: str  # the token that was edited
+    clean_ind: float  # percent, untouched
+    clean_ood: float
+    effects: tuple[Effect, ...]
+    changed: Float[np.ndarray, "effect pos"]  # share of OOD rows whose prediction changes there; NaN: none scored
+    rows_at: Int[np.ndarray, "pos"]  # OOD rows with a label at this position
+    trained_up_to: int  # positions below this one occur in training
+    rows: int
+    seed: int
+
+    def describe(self, effect: Effect) -> str:
+        """What was done, in words, and where, if it was done in several places."""
+        several = any(other.layer is not None for other in self.effects if other.kind == effect.kind)
+        return KINDS[effect.kind].format(first=self.first) + (f", {effect.place}" if several else "")
+
+    def effect(self, kind: str, layer: int | None = None, head: int | None = None) -> Effect:
+        """The effect of one edit."""
+        for effect in self.effects:
+            if (effect.kind, effect.layer, effect.head) == (kind, layer, head):
+                return effect
+        kinds = ", ".join(dict.fromkeys(effect.kind for effect in self.effects))
+        raise CountLensError(f"no edit {kind!r} at layer {layer}, head {head}: this counter has {kinds}")
+
+    @property
+    def heads_that_matter(self) -> tuple[Effect, ...]:
+        """The heads in which a cut alone lowers accuracy, worst first."""
+        heads = [effect for effect in self.effects if effect.kind == "cut" and effect.head is not None]
+        return tuple(
+            sorted((head for head in heads if head.matters), key=lambda head: min(head.ind.points, head.ood.points))
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        kinds = [effect.kind for effect in self.effects]
+        if "cut" in kinds:
+            done, change = f"attention to {self.first} cut everywhere", self.effect("cut")
+            instead, control = "the second token cut", self.effect("cut second")
+        else:
+            done, change = f"the state after {self.first} reset to 0", self.effect("state zero")
+            instead, control = "the mean state", self.effect("state mean")
+        parts = [
+            f"With {done}, accuracy changes by {change.ind} points IND from {self.clean_ind:.1f} % and by {change.ood} "
+            f"OOD from {self.clean_ood:.1f} %",
+            f"with {instead} instead, by {control.short}",
+        ]
+        if "embedding next" in kinds:
+            parts.append(f"with the next token in its place, by {self.effect('embedding next').short}")
+        if any(effect.head is not None for effect in self.effects):
+            parts.append(self._heads())
+        return Verdict(
+            "; ".join(parts) + ".",
+            f"An edit counts where the whole 95 % interval of its change lies below {-MATTERS:.0f} point; were the "
+            "first token not used, none would.",
+            self._agrees(),
+        )
+
+    def _heads(self) -> str:
+        """The worst three by name."""
+        heads = self.heads_that_matter
+        if not heads:
+            return "no head matters alone"
+        named = ", ".join(f"{head.place} ({head.short})" for head in heads[:3])
+        return f"heads that matter alone: {named}" + (f" and {len(heads) - 3} more" if len(heads) > 3 else "")
+
+    def _agrees(self) -> bool | None:
+        """The paper: on vanilla and modular counting nope and rope fit only with a bos.
+
+        Another token in its place is the test: where a count is a number of tokens, any token that is cut is missed.
+        """
+        plain = self.task.startswith(("mod", "vanilla"))
+        if not (plain and self.first == BOS and self.architecture in ("nope", "rope") and self.clean_ind > 90):
+            return None
+        return self.effect("embedding next").ind.matters
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line an edit and split."""
+        lines = [
+            {
+                **{"kind": effect.kind, "layer": effect.layer, "head": effect.head, "place": effect.place},
+                **{"split": split, "clean": clean, "change": change.points, "low": change.low, "high": change.high},
+            }
+            for effect in self.effects
+            for split, clean, change in (
+                ("ind", self.clean_ind, effect.ind),
+                ("ood", self.clean_ood, effect.ood),
+            )
+        ]
+        return pd.DataFrame(lines).astype({"layer": "Int64", "head": "Int64"})
+
+    def positions_frame(self) -> pd.DataFrame:
+        """One line an edit and position: the share of predictions that it changes, and its standard error."""
+        n_effects, n_pos = self.changed.shape
+        share, rows = self.changed.ravel(), np.tile(self.rows_at, n_effects)
+        columns = {
+            "kind": np.repeat([effect.kind for effect in self.effects], n_pos),
+            "place": np.repeat([effect.place for effect in self.effects], n_pos),
+            "pos": np.tile(np.arange(n_pos), n_effects),
+            "changed": share,
+            "error": np.sqrt(share * (1 - share) / np.maximum(rows, 1)),
+            "rows": rows,
+        }
+        return pd.DataFrame(columns).dropna(subset="changed").reset_index(drop=True)
+
+
+def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> BosAblation:
+    """The effect of every edit of the first token, on `rows` rows of each split (64, or 32 for a wide counter).
+
+    Where there is no bos the first token is itself counted, so that cutting it off is bound to cost something: the
+    cut of the second token says how much.
+    """
+    if rows is None:
+        rows = 64 if counter.cfg.d_model <= 128 else 32
+    if rows < 2:
+        raise CountLensError(f"rows={rows}: an interval needs at least 2")
+    task, policy = task_of_counter(counter)
+    batches = {split: _draw(counter, task, policy, split, rows, seed) for split in SPLITS}
+    edits = edits_of(counter, batches["ind"])
+    tallies = {split: _tally(counter, task, split, batches[split], edits) for split in SPLITS}
+    changes = {split: _changes(tallies[split], seed) for split in SPLITS}
+    pairs = zip(edits, changes["ind"], changes["ood"], strict=True)
+    effects = tuple(Effect(edit.kind, edit.layer, edit.head, ind, ood) for edit, ind, ood in pairs)
+    return BosAblation(
+        architecture=_architecture(counter),
+        task=f"{task.name} + bos" if task.bos else task.name,
+        first=BOS if task.bos else "the first token",
+        clean_ind=tallies["ind"].accuracy,
+        clean_ood=tallies["ood"].accuracy,
+        effects=effects,
+        changed=tallies["ood"].changed,
+        rows_at=tallies["ood"].rows_at,
+        trained_up_to=task.prefix + task.train_length,
+        rows=rows,
+        seed=seed,
+    )
+
+
+def _architecture(counter: Counter) -> str:
+    return getattr(counter.cfg, "position", family_of(counter.cfg))
+
+
+def _draw(counter: Counter, task: Task, policy: str, split: Split, rows: int, seed: int) -> Batch:
+    max_position = counter.cfg.max_position
+    if counter.has_positions:
+        check_sound(task, max_position)
+    else:
+        max_position = max(max_position, task.longest_row)
+    batch = draw_batch(task, policy, max_position, split, rows, torch.Generator(counter.device).manual_seed(seed))
+    return merge_equal_rows(batch, counter.ignores_positions) if task.rows_repeat else batch
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """Numbers of right and of scored tokens in each row, clean and under each edit."""
+
+    right: Float[np.ndarray, "row"]
+    right_edited: Float[np.ndarray, "effect row"]
+    scored: Float[np.ndarray, "row"]
+    changed: Float[np.ndarray, "effect pos"]
+    rows_at: Int[np.ndarray, "pos"]
+
+    @property
+    def accuracy(self) -> float:
+        return float(100 * self.right.sum() / max(self.scored.sum(), 1))
+
+
+def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequence[Edit]) -> _Tally:
+    """Predictions of the untouched and of each edited counter, compared row by row."""
+    labels = batch.label_ids.cpu().numpy()
+    scored = task.scored(split, batch.label_ids).cpu().numpy()
+    clean = predictions(counter, batch, ())
+    edited = np.stack([predictions(counter, batch, edit.hooks) for edit in edits])
+    weights = batch.weights.cpu().numpy().astype(int)
+    labelled: Bool[np.ndarray, "row pos"] = (labels != NOT_SCORED) & batch.attention_mask.cpu().numpy()
+    rows_at = (labelled * weights[:, None]).sum(0)
+    different = ((edited != clean) & labelled) * weights[:, None]
+    with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
+        changed = different.sum(1) / rows_at
+    # Rows that were merged for the runs are different draws for the bootstrap.
+    return _Tally(
+        right=((clean == labels) & scored).sum(1).repeat(weights).astype(float),
+        right_edited=((edited == labels) & scored).sum(2).repeat(weights, axis=1).astype(float),
+        scored=scored.sum(1).repeat(weights).astype(float),
+        changed=changed,
+        rows_at=rows_at,
+    )
+
+
+def predictions(counter: Counter, batch: Batch, hooks: Sequence[tuple[str, object]]) -> Int[np.ndarray, "row pos"]:
+    """The most likely token at every position, with these hooks on."""
+    with counter.hooks(fwd_hooks=list(hooks)):
+        return torch.cat([predict(counter, part) for part in parts(counter, batch)]).cpu().numpy()
+
+
+def _changes(tally: _Tally, seed: int) -> list[Change]:
+    """Each edit's change in accuracy. Rows are resampled with both of their results, so the change is paired."""
+    n_rows = len(tally.scored)
+    draws = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=RESAMPLES)
+    difference = tally.right_edited - tally.right
+    points = 100 * difference.sum(1) / max(tally.scored.sum(), 1)
+    varied = 100 * (difference @ draws.T) / np.maximum(draws @ tally.scored, 1)
+    low, high = np.percentile(varied, INTERVAL, axis=1)
+    return [Change(*(float(value) for value in values)) for values in zip(points, low, high, strict=True)]

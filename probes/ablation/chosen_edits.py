@@ -1,0 +1,165 @@
+"""What is lost at each position when the first token is edited in some heads or layers, and when the second is instead.
+
+`probes.ablation.bos_ablation` tries every place in turn, with intervals; this is one choice of places, and quick.
+
+    cut        no later query of these heads sees the token; the softmax shares its weight out among the rest
+    replaced   these heads read the next token's value in place of its own
+    zeroed     these heads read zeros there; of a recurrent counter: the state after the token becomes 0
+    averaged   these heads read the mean value of all tokens there; of a recurrent counter: the mean state
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from models.hooks import hook_name
+from models.transformer import Transformer
+from probes.ablation.bos_ablation import predictions
+from probes.ablation.edits import Hook, Hooks, cut_key, token_means
+from probes.inputs.rows import draw_rows
+from probes.result import Result, Verdict, task_of_counter
+from training.batches import Batch
+from training.tasks import BOS, NOT_SCORED, lengthened
+
+EDITS = {
+    "cut": "attention to {token} cut",
+    "replaced": "the next token's value read at {token}",
+    "zeroed": "zeros read at {token}",
+    "averaged": "the mean of all tokens read at {token}",
+}
+STATE_EDITS = {
+    "zeroed": "the state after {token} set to 0",
+    "averaged": "the state after {token} set to the mean of all positions",
+}
+ROWS = 16  # all of the greatest length, so that every position has as many
+
+Place = tuple[int, int | None]  # a layer, and a head or None for all of it
+
+
+@dataclass(frozen=True)
+class ChosenEdits(Result):
+    """Percent right at each position of extrapolation rows; NaN where nothing is scored."""
+
+    done: str  # to the first token, in words
+    places: str  # where, in words
+    clean: Float[np.ndarray, "pos"]  # untouched
+    edited: Float[np.ndarray, "pos"]
+    control: Float[np.ndarray, "pos"]  # the same done to the second token
+    rows_at: Int[np.ndarray, "pos"]
+    trained_up_to: int  # the last position in the row that training scores
+
+    def mean(self, percent: Float[np.ndarray, "pos"]) -> tuple[float, float]:
+        """Percent right at trained positions and beyond them; NaN where there are none."""
+        trained = np.arange(len(percent)) < self.trained_up_to
+        weights, values = self.rows_at.astype(float), np.nan_to_num(percent)
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            trained_mean, beyond = ((values * weights)[at].sum() / weights[at].sum() for at in (trained, ~trained))
+        return float(trained_mean), float(beyond)
+
+    @property
+    def verdict(self) -> Verdict:
+        clean, edited, control = (self.mean(percent) for percent in (self.clean, self.edited, self.control))
+        return Verdict(
+            f"With {self.done} {self.places}, accuracy goes from {clean[0]:.1f} to {edited[0]:.1f} % at trained "
+            f"positions and from {clean[1]:.1f} to {edited[1]:.1f} % beyond; with the second token edited instead, "
+            f"to {control[0]:.1f} and {control[1]:.1f} %.",
+            "The first token would matter no more than another, were both edits to cost the same.",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a position, which counts from 1."""
+        columns = {"clean": self.clean, "edited": self.edited, "control": self.control, "rows": self.rows_at}
+        frame = pd.DataFrame({"position": np.arange(1, len(self.clean) + 1)} | columns)
+        return frame[frame.rows > 0].reset_index(drop=True)
+
+
+def chosen_edits(
+    counter: Counter, edit: str, places: Sequence[Place] | None = None, rows: int = ROWS, seed: int = 0
+) -> ChosenEdits:
+    """What an edit of the first token does at these places, or everywhere, on `rows` rows as long as they get."""
+    allowed = EDITS if isinstance(counter, Transformer) else STATE_EDITS
+    if edit not in allowed:
+        raise unknown(f"edit of {type(counter).__name__}", edit, allowed)
+    chosen = [(layer, None) for layer in range(counter.cfg.n_layers)] if places is None else list(places)
+    _check(counter, chosen)
+    task, policy = task_of_counter(counter)
+    longest = lengthened(task, task.ood_lengths[1] - 1, None)
+    batch = draw_rows(counter, longest, policy, "ood", rows, seed)
+    means = _means(counter, batch, chosen) if edit == "averaged" else {}
+    runs: list[Hooks] = [(), *(_hooks(counter, edit, chosen, column, means) for column in (0, 1))]
+    labels = batch.label_ids.cpu().numpy()
+    labelled: Bool[np.ndarray, "row pos"] = (labels != NOT_SCORED) & batch.attention_mask.cpu().numpy()
+    weights = labelled * batch.weights.cpu().numpy().astype(int)[:, None]
+    rows_at = weights.sum(0)
+    with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
+        clean, edited, control = (
+            100 * ((predictions(counter, batch, hooks) == labels) * weights).sum(0) / rows_at for hooks in runs
+        )
+    done = allowed[edit].format(token=BOS if task.bos else "the first token")
+    return ChosenEdits(done, _say(chosen, places), clean, edited, control, rows_at, task.prefix + task.train_length)
+
+
+def _check(counter: Counter, places: Sequence[Place]) -> None:
+    n_layers = counter.cfg.n_layers
+    n_heads = counter.cfg.n_heads if isinstance(counter, Transformer) else 0
+    for layer, head in places:
+        if not 0 <= layer < n_layers or (head is not None and not 0 <= head < n_heads):
+            where = f"layer {layer}" + ("" if head is None else f", head {head}")
+            raise CountLensError(f"{where} is not in this counter: it has {n_layers} layers of {n_heads} heads")
+
+
+def _say(chosen: Sequence[Place], places: Sequence[Place] | None) -> str:
+    if places is None:
+        return "everywhere"
+    names = [f"layer {layer}" if head is None else f"head {layer}.{head}" for layer, head in chosen]
+    return f"in {', '.join(names)}" if names else "nowhere"
+
+
+def _means(counter: Counter, batch: Batch, places: Sequence[Place]) -> dict[str, Tensor]:
+    """By hook point: the mean value, or state, of all tokens."""
+    site = "v" if isinstance(counter, Transformer) else "state"
+    names = sorted({hook_name(site, layer) for layer, _ in places})
+    return token_means(counter, batch, names) if names else {}
+
+
+def _hooks(counter: Counter, edit: str, places: Sequence[Place], column: int, means: dict[str, Tensor]) -> Hooks:
+    """What does an edit of the token in this column, at some places."""
+    if edit == "cut":
+        return tuple((hook_name("attn_scores", layer), cut_key(column, head)) for layer, head in places)
+    if not isinstance(counter, Transformer):
+        states = {layer: means.get(hook_name("state", layer), 0.0) for layer, _ in places}
+        return tuple((hook_name("state_step", layer), _set_state(column, state)) for layer, state in states.items())
+    values: dict[str, Callable[[Tensor, str], Tensor | float]] = {
+        "replaced": lambda value, name: value[:, column + 1],
+        "zeroed": lambda value, name: 0.0,
+        "averaged": lambda value, name: means[name],
+    }
+    return tuple((hook_name("v", layer), _set_value(column, head, values[edit])) for layer, head in places)
+
+
+def _set_value(column: int, head: int | None, new: Callable[[Tensor, str], Tensor | float]) -> Hook:
+    def edit(value: Float[Tensor, "batch pos head d_head"], hook: Any) -> Float[Tensor, "batch pos head d_head"]:
+        here = torch.zeros((*value.shape[1:3], 1), dtype=torch.bool, device=value.device)
+        here[column, slice(None) if head is None else head] = True
+        instead = torch.zeros_like(value)
+        instead[:, column] = new(value, hook.name)
+        return torch.where(here, instead, value)
+
+    return edit
+
+
+def _set_state(column: int, state: Tensor | float) -> Hook:
+    """The state after this column; every later state follows from it."""
+
+    def edit(value: Float[Tensor, "batch *site"], hook: Any) -> Float[Tensor, "batch *site"]:
+        return torch.zeros_like(value) + state if hook.ctx["pos"] == column else value
+
+    return edit

@@ -1,0 +1,1 @@
+"""Rows to ask a counter about: drawn, typed, of equal tokens, in counterfactual pairs."""

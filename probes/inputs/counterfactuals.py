@@ -1,0 +1,281 @@
+"""Pairs of rows that differ in one thing, for patching and interchange: each says what it changes and what it holds.
+
+Variables of a row, as a task sees it:
+
+    shift       PID of the row's first token             length   how many tokens are counted
+    positions   PIDs of the shared tokens                tokens   the shared tokens
+    bos         whether the row begins with bos          labels   what is right at the shared tokens
+    start       the number to count on from
+
+*Shared* are the counted tokens that both rows have. A pair changes a variable in every row, and holds one in every
+row; together these are all that the task's rows have. Rows have no padding. Where clean and corrupted are of one
+length, a column means the same token in both; where they are not (a token more or fewer, bos dropped), the shared
+ones stand `offset` columns further right in the corrupted row, at the same PIDs.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from models.counter import Counter
+from models.errors import unknown
+from probes.inputs.counterfactual_rows import (
+    bring,
+    choose,
+    counted_rows,
+    kind_counts,
+    n_counted,
+    n_shifts,
+    repeated,
+)
+from probes.inputs.equal_tokens import counted_token
+from probes.result import NotApplicable, task_of_counter
+from training.tasks import BOS, NOT_SCORED, Task
+from training.tasks.modular import Modular
+from training.tasks.selective import Selective
+from training.tasks.shifted_start import ShiftedStart
+
+VARIABLES = ("shift", "positions", "bos", "start", "length", "tokens", "labels")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Rows of one length, and what is right."""
+
+    token_ids: Int[Tensor, "batch pos"]
+    position_ids: Int[Tensor, "batch pos"]
+    label_ids: Int[Tensor, "batch pos"]
+
+    def to(self, device: torch.device) -> "Inputs":
+        """The same on a device."""
+        return Inputs(self.token_ids.to(device), self.position_ids.to(device), self.label_ids.to(device))
+
+    def of_rows(self, rows: Bool[Tensor, "batch"], others: "Inputs") -> "Inputs":
+        """These rows of this, and all others of other inputs."""
+        parts = zip(vars(self).values(), vars(others).values(), strict=True)
+        return Inputs(*(torch.where(rows[:, None], mine, other) for mine, other in parts))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Clean and corrupted rows."""
+
+    name: str  # key of PAIRS
+    task: Task
+    clean: Inputs
+    corrupted: Inputs
+    changes: tuple[str, ...]  # variables that differ in every row
+    holds: tuple[str, ...]  # variables that differ in none
+    shared: tuple[int, int]  # column of the first token that both have, in clean and in corrupted rows
+
+    @property
+    def same_length(self) -> bool:
+        """Whether columns can be compared one by one, as patching does."""
+        return self.clean.token_ids.shape == self.corrupted.token_ids.shape
+
+    @property
+    def offset(self) -> int:
+        """How many columns further right a shared token stands in the corrupted row."""
+        return self.shared[1] - self.shared[0]
+
+    @property
+    def label_changes(self) -> Bool[Tensor, "batch shared"]:
+        """At which shared tokens both rows are scored and another label is right."""
+        clean, corrupted = self.values("labels")
+        return (clean != corrupted) & (clean != NOT_SCORED) & (corrupted != NOT_SCORED)
+
+    def values(self, variable: str) -> tuple[Int[Tensor, "batch _"], Int[Tensor, "batch _"]]:
+        """What a variable is in the clean and in the corrupted rows."""
+        clean, corrupted = (
+            _value(variable, self.task, inputs, first)
+            for inputs, first in zip((self.clean, self.corrupted), self.shared, strict=True)
+        )
+        return clean, corrupted
+
+    def to(self, device: torch.device) -> "Pair":
+        """The same on a device."""
+        return replace(self, clean=self.clean.to(device), corrupted=self.corrupted.to(device))
+
+
+class Make(Protocol):
+    """Makes a pair, or raises NotApplicable with the reason why the task has none of this name.
+
+    No row counts more than `length` tokens, which is as many as the task trains on unless somebody chooses.
+    """
+
+    def __call__(self, task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair: ...
+
+
+def counterfactual_pair(name: str, counter: Counter, batch: int = 32, seed: int = 0, length: int | None = None) -> Pair:
+    """The pair of this name for a counter's own task, on its device; see `Make`."""
+    if name not in PAIRS:
+        raise unknown("pair", name, PAIRS)
+    task, _ = task_of_counter(counter)
+    room = 0 if counter.has_positions else task.longest_row + 1
+    pair = PAIRS[name](task, max(room, counter.cfg.max_position), batch, seed, length)
+    ignores = counter.ignores_positions or not counter.has_positions
+    if ignores and set(pair.changes) <= {"shift", "positions"}:
+        raise NotApplicable(f"this counter ignores position ids: the two rows of the pair {name} are one row to it")
+    return pair.to(counter.device)
+
+
+def shift(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """The same tokens at another shift; for modular counting one that is another modulo the base too."""
+    generator = torch.Generator().manual_seed(seed)
+    token_ids = counted_rows(task, n_counted(task, length), batch, generator)
+    room = n_shifts(task, token_ids.shape[1], max_position)
+    if room < 2:
+        raise NotApplicable(
+            f"rows of {token_ids.shape[1]} tokens have one shift at max_position={max_position}: give a smaller length"
+        )
+    here = torch.randint(room, (batch,), generator=generator)
+    distance = torch.arange(room) - here[:, None]
+    there = choose(distance % (task.base if isinstance(task, Modular) else room) != 0, generator)
+    clean, corrupted = (_inputs(task, token_ids, shifts) for shifts in (here, there))
+    return _pair("shift", task, clean, corrupted, ("shift", "positions"))
+
+
+def start(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """Another start number: every count moves with it."""
+    if not isinstance(task, ShiftedStart):
+        raise NotApplicable(f"rows of {task.name} have no start number")
+    counted = n_counted(task, length)
+    choices = task.last_start(counted) - task.first_start + 1
+    if choices < 2:
+        raise NotApplicable(f"rows of {task.name} with {counted} counted tokens all start at {task.first_start}")
+    generator = torch.Generator().manual_seed(seed)
+    token_ids = counted_rows(task, counted, batch, generator)
+    other = token_ids.clone()
+    step = torch.randint(1, choices, (batch,), generator=generator)
+    other[:, 0] = task.first_start + (token_ids[:, 0] - task.first_start + step) % choices
+    shifts = _shifts(task, token_ids, max_position, generator)
+    return _pair("start", task, _inputs(task, token_ids, shifts), _inputs(task, other, shifts), ("start", "labels"))
+
+
+def one_more(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """One token more at the front, after bos or the start number: the others keep their PIDs, and counts grow."""
+    generator = torch.Generator().manual_seed(seed)
+    longer = counted_rows(task, n_counted(task, length), batch, generator)
+    if isinstance(task, Selective):  # of a kind that comes again, or no count would change
+        longer = bring(longer, repeated(longer, task), task.prefix, generator)
+    shifts = _shifts(task, longer, max_position, generator)
+    shorter = torch.cat([longer[:, : task.prefix], longer[:, task.prefix + 1 :]], 1)
+    clean, corrupted = _inputs(task, shorter, shifts + 1), _inputs(task, longer, shifts)
+    shared = (task.prefix, task.prefix + 1)
+    return _pair("one_more", task, clean, corrupted, ("shift", "length", "labels"), shared)
+
+
+def one_fewer(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """The first counted token left out: the others keep their PIDs, and counts fall."""
+    pair = one_more(task, max_position, batch, seed, length)
+    return replace(pair, name="one_fewer", clean=pair.corrupted, corrupted=pair.clean, shared=pair.shared[::-1])
+
+
+def swap(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """One token is of another kind, in one column for all rows: the last token counts one more or one fewer."""
+    if not isinstance(task, Selective) or task.n_kinds < 2:
+        raise NotApplicable(f"{task.name} does not count kinds of tokens apart")
+    generator = torch.Generator().manual_seed(seed)
+    row = counted_rows(task, n_counted(task, length), batch, generator)
+    last = row.shape[1] - 1
+    row = bring(row, repeated(row, task), last, generator)
+    alike = row == row[:, -1:]
+    alike[:, last] = False
+    column = int(torch.randint(task.prefix, last, (), generator=generator))
+    row = bring(row, alike, column, generator)
+    counts = kind_counts(row, task)
+    other_kind = torch.arange(task.n_kinds) != row[:, -1:]
+    other = row.clone()
+    other[:, column] = choose(other_kind & (counts < task.max_count), generator)
+    shifts = _shifts(task, row, max_position, generator)
+    more, fewer = _inputs(task, row, shifts), _inputs(task, other, shifts)
+    first_more = torch.rand(batch, generator=generator) < 0.5
+    clean, corrupted = more.of_rows(first_more, fewer), fewer.of_rows(first_more, more)
+    return _pair("swap", task, clean, corrupted, ("tokens", "labels"))
+
+
+def bos_dropped(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """The same row with bos and without it: PIDs, tokens and counts stay as they were."""
+    _need_bos(task)
+    generator = torch.Generator().manual_seed(seed)
+    token_ids = counted_rows(task, n_counted(task, length), batch, generator)
+    shifts = _shifts(task, token_ids, max_position, generator)
+    clean = _inputs(task, token_ids, shifts)
+    corrupted = _inputs(replace(task, bos=False), token_ids[:, 1:], shifts + 1)
+    return _pair("bos_dropped", task, clean, corrupted, ("shift", "bos"), (1, 0))
+
+
+def bos_replaced(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
+    """A counted token where bos was: the rows are as long, and one more is counted in them."""
+    _need_bos(task)
+    generator = torch.Generator().manual_seed(seed)
+    token_ids = counted_rows(task, n_counted(task, length) - 1, batch, generator)
+    other = token_ids.clone()
+    other[:, 0] = task.vocab.id(counted_token(task))
+    if isinstance(task, Selective):  # a kind that comes again, and not too often
+        counts = kind_counts(token_ids, task)
+        other[:, 0] = choose((counts > 0) & (counts < task.max_count), generator)
+    shifts = _shifts(task, token_ids, max_position, generator)
+    clean, corrupted = _inputs(task, token_ids, shifts), _inputs(replace(task, bos=False), other, shifts)
+    return _pair("bos_replaced", task, clean, corrupted, ("bos", "length", "labels"))
+
+
+PAIRS: dict[str, Make] = {
+    "shift": shift,
+    "start": start,
+    "one_more": one_more,
+    "one_fewer": one_fewer,
+    "swap": swap,
+    "bos_dropped": bos_dropped,
+    "bos_replaced": bos_replaced,
+}
+
+
+def _pair(
+    name: str,
+    task: Task,
+    clean: Inputs,
+    corrupted: Inputs,
+    changes: tuple[str, ...],
+    shared: tuple[int, int] | None = None,
+) -> Pair:
+    has = {"bos": task.bos, "start": isinstance(task, ShiftedStart)}
+    holds = tuple(variable for variable in VARIABLES if variable not in changes and has.get(variable, True))
+    return Pair(name, task, clean, corrupted, changes, holds, shared or (task.prefix, task.prefix))
+
+
+def _inputs(task: Task, token_ids: Int[Tensor, "batch pos"], shifts: Int[Tensor, "batch"]) -> Inputs:
+    return Inputs(token_ids, shifts[:, None] + torch.arange(token_ids.shape[1]), task.label(token_ids))
+
+
+def _shifts(
+    task: Task, token_ids: Int[Tensor, "batch pos"], max_position: int, generator: torch.Generator
+) -> Int[Tensor, "batch"]:
+    n_rows, n_pos = token_ids.shape
+    return torch.randint(n_shifts(task, n_pos, max_position), (n_rows,), generator=generator)
+
+
+def _need_bos(task: Task) -> None:
+    if not task.bos:
+        other = ": its variant with bos does" if task.takes_bos else ""
+        raise NotApplicable(f"rows of this {task.name} do not begin with bos{other}")
+
+
+def _value(variable: str, task: Task, inputs: Inputs, first: int) -> Int[Tensor, "batch _"]:
+    """What a variable is in each row, whose shared tokens begin at column `first`."""
+    begins_with_bos = inputs.token_ids[:, :1] == (task.vocab.id(BOS) if task.bos else NOT_SCORED)
+    values = {
+        "shift": inputs.position_ids[:, :1],
+        "positions": inputs.position_ids[:, first:],
+        "bos": begins_with_bos.long(),
+        "start": inputs.token_ids[:, : task.start_tokens],
+        "length": inputs.token_ids.shape[1] - task.start_tokens - begins_with_bos.long(),
+        "tokens": inputs.token_ids[:, first:],
+        "labels": inputs.label_ids[:, first:],
+    }
+    if variable not in values:
+        raise unknown("variable", variable, VARIABLES)
+    return values[variable]

@@ -1,0 +1,56 @@
+"""Rows of equal tokens at contiguous PIDs, after whatever a task puts first (bos, a start number)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from models.counter import Counter
+from models.errors import CountLensError
+from probes.reading.periods import LEAST_ROUNDS
+from probes.result import NotApplicable
+from probes.sites import Site, site_activations
+from training.tasks import BOS, Task
+from training.tasks.shifted_start import ShiftedStart
+
+USUAL_PIDS = 128
+
+
+def prefix_of(task: Task) -> list[str]:
+    """What a task puts before the tokens that it counts: bos, or the smallest start number."""
+    start = [str(task.first_start)] if isinstance(task, ShiftedStart) else []
+    return [BOS] * task.bos + start
+
+
+def first_tested(task: Task) -> int:
+    """The first of the equal tokens that is tested: not the row's first."""
+    return 0 if prefix_of(task) else 1
+
+
+def counted_token(task: Task) -> str:
+    """The token that a task counts; the first kind where it counts several."""
+    return "a" if "a" in task.vocab.tokens else "0"
+
+
+def equal_token_activations(
+    counter: Counter, task: Task, pids: Int[np.ndarray, "pos"], sites: Sequence[Site], token: str
+) -> dict[Site, Float[np.ndarray, "pos _"]]:
+    """What a counter computes at equal tokens at these PIDs, after the task's prefix."""
+    prefix = prefix_of(task)
+    tokens = torch.tensor([task.vocab.encode([*prefix, *[token] * len(pids)])], device=counter.device)
+    position_ids = torch.arange(int(pids[0]) - len(prefix), int(pids[-1]) + 1, device=counter.device)[None]
+    rows = site_activations(counter, tokens, position_ids, sites)
+    return {site: row[0, len(prefix) :] for site, row in rows.items()}
+
+
+def contiguous_pids(counter: Counter, pids: Sequence[int] | None, n_prefix: int) -> Int[np.ndarray, "pos"]:
+    """The PIDs of the equal tokens, checked."""
+    end = counter.cfg.max_position if counter.has_positions else max(USUAL_PIDS, counter.cfg.max_position)
+    places = np.arange(n_prefix, min(USUAL_PIDS, end)) if pids is None else np.array(pids, dtype=int)
+    if pids is None and len(places) <= 2 * LEAST_ROUNDS:
+        raise NotApplicable(f"max_position={end} leaves {len(places)} positions, too few to see any period")
+    if len(places) < 2 or (np.diff(places) != 1).any() or places[0] < n_prefix or places[-1] >= end:
+        before = f" ({n_prefix} before them for the task's own first tokens)" if n_prefix else ""
+        raise CountLensError(f"PIDs {list(places)}: give two or more contiguous ones of {n_prefix}..{end - 1}{before}")
+    return places

@@ -1,0 +1,1 @@
+"""Which stated algorithm predicts the answers under swaps."""

@@ -1,0 +1,179 @@
+"""Distributed alignment search: the directions of a place in which a swap does what an algorithm says, by training.
+
+`probes.mechanism.verdict` looks only where activations follow a variable openly. A counter may hold it in directions
+that no fit finds; TransformerLens' search (Geiger et al. 2024) learns them from the algorithm's own predictions. It can
+also learn what is not there, so the same search is made for arbitrary answers and on an untrained counter.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformer_lens.tools.analysis.interchange import arbitrary_targets, fit_das
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from models.families import build_counter
+from models.transformer import Transformer
+from probes.inputs.rows import Interval, share_interval
+from probes.mechanism.hypotheses import Hypothesis, Variable, hypotheses_of
+from probes.mechanism.interchange import SUBSPACE_KINDS, Pairs, Place, Swapper, draw_pairs
+from probes.result import Result, Verdict, task_of_counter
+from training.tasks import Task
+
+RANK = 8
+PAIRS = 384  # to learn from
+HELD_OUT = 256
+EPOCHS = 20
+LEARNING_RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class AlignmentSearch(Result):
+    """How often swaps along learned directions come out, on pairs that were not learned from."""
+
+    hypothesis: str
+    variable: str
+    place: str
+    rank: int
+    accuracy: Interval
+    arbitrary: Interval  # learned for arbitrary answers instead of the algorithm's
+    untrained: Interval  # learned on an untrained counter
+
+    @property
+    def found(self) -> bool:
+        """Whether the algorithm's answers are learned better than in both controls."""
+        return self.accuracy.low > max(self.arbitrary.high, self.untrained.high)
+
+    @property
+    def verdict(self) -> Verdict:
+        share, low, control = self.accuracy.value, self.accuracy.low, max(self.arbitrary.value, self.untrained.value)
+        says = "hold" if self.found else "do not hold"
+        return Verdict(
+            f"{self.rank} learned directions of {self.place} {says} {self.variable} of {self.hypothesis}: "
+            f"{share:.0%} of swaps come out (from {low:.0%}), {control:.0%} at most in the controls.",
+            "controls that reach as much" if self.found else "swaps that come out more often than in the controls",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for the counter and one for each control."""
+        rows = {"counter": self.accuracy, "arbitrary": self.arbitrary, "untrained": self.untrained}
+        return pd.DataFrame([{"learned": name} | vars(interval) for name, interval in rows.items()])
+
+
+def alignment_search(
+    counter: Counter,
+    hypothesis: str,
+    variable: str,
+    kind: str = "attn_out",
+    layer: int = 0,
+    rank: int = RANK,
+    epochs: int = EPOCHS,
+    pairs: int = PAIRS,
+    seed: int = 0,
+) -> AlignmentSearch:
+    """Learns in which directions of a place the variable of a hypothesis is, and scores them on other pairs."""
+    task, _ = task_of_counter(counter)
+    hypotheses = hypotheses_of(counter, task)
+    assert isinstance(counter, Transformer)
+    one, chosen = _choose(hypotheses, hypothesis, variable)
+    if kind not in SUBSPACE_KINDS:
+        raise unknown("place", kind, SUBSPACE_KINDS)
+    if not 0 <= layer < counter.cfg.n_layers or not 0 < rank < counter.cfg.d_model:
+        raise CountLensError(
+            f"layer {layer}, rank {rank}: layers are 0..{counter.cfg.n_layers - 1}, ranks 1..{counter.cfg.d_model - 1}"
+        )
+    place = Place((kind,), layer, within=(hypothesis, variable))
+    learn, judge = (
+        draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
+        for number, extra in ((pairs, 1_000_003), (HELD_OUT, 2_000_003))
+    )
+    untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
+    assert isinstance(untrained, Transformer)
+    learned = partial(
+        _learn, learn=learn, judge=judge, task=task, one=one, variable=chosen, place=place, rank=rank, epochs=epochs
+    )
+    return AlignmentSearch(
+        hypothesis,
+        variable,
+        f"L{layer} {kind}",
+        rank,
+        learned(counter, seed=seed, arbitrary=False),
+        learned(counter, seed=seed, arbitrary=True),
+        learned(untrained, seed=seed, arbitrary=False),
+    )
+
+
+def _learn(
+    counter: Transformer,
+    learn: Pairs,
+    judge: Pairs,
+    task: Task,
+    one: Hypothesis,
+    variable: Variable,
+    place: Place,
+    rank: int,
+    epochs: int,
+    seed: int,
+    arbitrary: bool,
+) -> Interval:
+    """How often swaps along directions that were learned from some pairs come out on others."""
+    targets, tells = _targets(learn, task, one, variable, seed, arbitrary)
+    token_ids = torch.cat([learn.base.token_ids[tells], learn.source.token_ids[tells]])
+    position_ids = torch.cat([learn.base.position_ids[tells], learn.source.position_ids[tells]])
+    column = torch.cat([learn.column[tells], learn.source_column[tells]])
+    n_pairs = int(tells.sum())
+
+    def logits(index: Int[Tensor, "pair"]) -> Tensor:
+        """Rows are passed by their number, so that each has its own position ids and token that answers."""
+        rows = counter(token_ids[index], position_ids[index])
+        return rows[torch.arange(len(index), device=index.device), column[index]]
+
+    pair = torch.arange(n_pairs, device=counter.device)
+    was_training = counter.training
+    counter.eval()
+    try:
+        found = fit_das(
+            counter,
+            place.hooks[0],
+            pair,
+            pair + n_pairs,
+            targets[tells],
+            logits,
+            rank=rank,
+            base_positions=column[:n_pairs],
+            source_positions=column[n_pairs:],
+            epochs=epochs,
+            lr=LEARNING_RATE,
+            seed=seed,
+        )
+    finally:
+        counter.train(was_training)
+    answers = Swapper(counter, judge, [place], {place: found.basis @ found.basis.T}).answers(place)
+    expected, tells = _targets(judge, task, one, variable, seed, arbitrary)
+    return share_interval((answers == expected)[tells])
+
+
+def _targets(
+    pairs: Pairs, task: Task, one: Hypothesis, variable: Variable, seed: int, arbitrary: bool
+) -> tuple[Int[Tensor, "row"], Tensor]:
+    """What swaps should give: by the algorithm, or a fixed arbitrary answer for each value that is swapped in."""
+    expected, tells = pairs.expected(task, one, variable, "token")
+    if not arbitrary:
+        return expected, tells
+    answers = expected[tells].unique()
+    source = variable.value(pairs.source.query(pairs.row, pairs.source_column))
+    keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))
+    return answers[arbitrary_targets(keys, len(answers), seed).to(answers.device)], tells
+
+
+def _choose(hypotheses: dict[str, Hypothesis], hypothesis: str, variable: str) -> tuple[Hypothesis, Variable]:
+    if hypothesis not in hypotheses:
+        raise unknown("hypothesis", hypothesis, hypotheses)
+    variables = {one.name: one for one in hypotheses[hypothesis].variables}
+    if variable not in variables:
+        raise unknown("variable", variable, variables)
+    return hypotheses[hypothesis], variables[variable]

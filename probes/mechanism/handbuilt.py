@@ -1,0 +1,60 @@
+"""Hand-built counters of a task: `models.handbuilt` knows only ids, this binds them to `make_task("mod10", bos=True)`.
+
+`save_counter(path, counter, counter.info)` keeps one with what it says of itself.
+"""
+
+from models.errors import CountLensError, unknown
+from models.families import config_to_dict, family_of
+from models.handbuilt import MECHANISMS, Variable, first_position_counter, mean_position_counter
+from models.header import CheckpointInfo
+from models.transformer import Transformer
+from probes.result import NotApplicable, task_of_counter
+from training.tasks import BOS, Task, task_settings
+from training.tasks.modular import Modular
+
+POLICY = "shifted"  # exact under every shift, not under gaps between PIDs
+
+
+def handbuilt_counter(mechanism: str, task: Task, max_position: int = 128) -> Transformer:
+    """A counter of a modular task with weights set by formula; its `info` says so, and which mechanism it has."""
+    if mechanism not in MECHANISMS:
+        raise unknown("mechanism", mechanism, MECHANISMS)
+    if not isinstance(task, Modular):
+        raise CountLensError(f"{task.name} is not modular counting: hand-built counters are of mod2, mod3, ..., mod10")
+    labels = _labels(task)
+    if mechanism == "mean_position":
+        counter = mean_position_counter(labels, task.vocab.size, max_position)
+    elif task.bos:
+        counter = first_position_counter(labels, task.vocab.id(BOS), task.vocab.size, max_position)
+    else:
+        raise CountLensError(
+            f"first_position finds the first token by its being bos, but rows of this {task.name} have none: "
+            f"make_task({task.name!r}, bos=True)"
+        )
+    counter.info = CheckpointInfo(
+        family=family_of(counter.cfg),
+        model=config_to_dict(counter.cfg),
+        task=task_settings(task),
+        policy=POLICY,
+        training={"handbuilt": mechanism, "note": f"not trained, built by hand: {MECHANISMS[mechanism].summary}"},
+        transformer_lens=counter.transformer_lens_config(),
+    )
+    return counter
+
+
+def handbuilt_variables(counter: Transformer) -> dict[str, Variable]:
+    """Where a hand-built counter, also one that was saved and loaded, holds the variables of its algorithm."""
+    task, _ = task_of_counter(counter)
+    mechanism = (counter.info.training if counter.info else {}).get("handbuilt")
+    if mechanism is None or not isinstance(task, Modular):
+        raise NotApplicable("this counter was trained, not built by hand: nobody knows where its variables are")
+    return MECHANISMS[mechanism].variables(task.base)
+
+
+def _labels(task: Modular) -> list[int]:
+    """The label at each distance from the row's first token, modulo the base.
+
+    >>> _labels(Modular(base=3)), _labels(Modular(base=3, bos=True))
+    ([1, 2, 3], [3, 1, 2])
+    """
+    return [task.vocab.id(str((distance - task.prefix) % task.base + 1)) for distance in range(task.base)]

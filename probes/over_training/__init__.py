@@ -1,0 +1,1 @@
+"""The same questions at every snapshot of a run."""

@@ -1,0 +1,1 @@
+"""What moves the answer when one activation is exchanged."""

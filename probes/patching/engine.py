@@ -1,0 +1,260 @@
+"""Activation patching: a counter runs on one input with an activation from another, at every place in turn.
+
+*Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
+*noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
+position and head of a site. The sites and their axes are in `probes.patching.cells`, the metrics in
+`probes.patching.metrics`. Grids are those of `transformer_lens.patching`, number by number.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from models.counter import Counter, Logits, listening
+from models.errors import CountLensError, unknown
+from models.recurrent import Recurrent
+from models.transformer import Transformer
+from probes.inputs.rows import evaluating
+from probes.patching.brief_hooks import run_and_keep
+from probes.patching.cells import Cells, chunks, grid_axes, source_hook
+from probes.patching.metrics import Metric, Scorer, positions, scorer
+from probes.patching.rerun_recurrent import RecurrentRerun
+from probes.patching.rerun_transformer import TransformerRerun
+from probes.result import Result, Verdict
+from training.batches import Batch
+
+Rerun: TypeAlias = TransformerRerun | RecurrentRerun
+DIRECTIONS = ("denoise", "noise")
+NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
+TOP = 3  # cells that a verdict names
+
+
+@dataclass(frozen=True)
+class PatchGrid(Result):
+    """The metric for every patch of a site, and without a patch."""
+
+    site: str
+    metric: str
+    direction: str  # denoise or noise
+    axes: dict[str, tuple[int, ...]]  # layer, pos, head, src, those that there are: the coordinates of by_row
+    by_row: Float[np.ndarray, "*axes row"]  # a metric that gives one number for all rows has one row
+    weights: Float[np.ndarray, "row"]  # how many drawn rows each stands for
+    clean_by_row: Float[np.ndarray, "row"]  # of the unpatched runs
+    corrupted_by_row: Float[np.ndarray, "row"]
+
+    @property
+    def values(self) -> Float[np.ndarray, "*axes"]:
+        """The metric, mean over rows."""
+        return self._mean(self.by_row)
+
+    @property
+    def clean(self) -> float:
+        """The clean run's."""
+        return float(self._mean(self.clean_by_row))
+
+    @property
+    def corrupted(self) -> float:
+        """The corrupted run's."""
+        return float(self._mean(self.corrupted_by_row))
+
+    @property
+    def effect(self) -> Float[np.ndarray, "*axes"]:
+        """How much of the way from the patched run's own value to the other's a patch goes: 0 nothing, 1 all of it."""
+        start, end = self._way
+        if np.isclose(start, end, rtol=1e-6, atol=1e-9):
+            return np.full(self.values.shape, np.nan)
+        return self.change / (end - start)
+
+    @property
+    def change(self) -> Float[np.ndarray, "*axes"]:
+        """By how much a patch moves the metric from the patched run's own value."""
+        return self.values - self._way[0]
+
+    @property
+    def _way(self) -> tuple[float, float]:
+        """The patched run's own value and the other's."""
+        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+
+    @property
+    def stderr(self) -> Float[np.ndarray, "*axes"]:
+        """The standard error of each mean over rows; NaN for one row."""
+        share = self.weights / self.weights.sum()
+        variance = (share * (self.by_row - self.values[..., None]) ** 2).sum(-1)
+        independent = 1 / (share**2).sum()
+        return np.sqrt(variance / (independent - 1)) if independent > 1 + 1e-9 else np.full(variance.shape, np.nan)
+
+    def best(self, count: int = TOP) -> list[tuple[dict[str, int], float]]:
+        """The cells with the largest effect, each with it."""
+        order = np.argsort(-self.effect, axis=None, kind="stable")[:count]
+        places = np.stack(np.unravel_index(order, self.values.shape), -1)
+        return [
+            ({axis: at[i] for i, (axis, at) in zip(place, self.axes.items(), strict=True)}, float(self.effect.flat[n]))
+            for place, n in zip(places, order, strict=True)
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        gap = f"{self.metric} is {self.clean:.3g} clean and {self.corrupted:.3g} corrupted"
+        if np.isnan(self.effect).any():
+            return Verdict(f"There is nothing to patch: {gap}.", "a pair on which the two runs differ")
+        does = "brings back" if self.direction == "denoise" else "takes away"
+        if self.effect.max() < NOTICEABLE:
+            return Verdict(
+                f"No single patch of {self.site} {does} even {NOTICEABLE:.0%}; {gap}.",
+                f"a cell whose patch moves {self.metric} by that much of the difference",
+            )
+        named = ", ".join(f"{_place(cell)} ({share:.0%})" for cell, share in self.best())
+        return Verdict(
+            f"One patch of {self.site} {does} most at {named}; {gap}.",
+            f"another cell whose patch moves {self.metric} further from one run's value to the other's",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns: site, the axes, value, stderr, effect; one cell a line."""
+        cells = pd.DataFrame(product(*self.axes.values()), columns=list(self.axes))
+        cells.insert(0, "site", self.site)
+        return cells.assign(value=self.values.ravel(), stderr=self.stderr.ravel(), effect=self.effect.ravel())
+
+    def _mean(self, by_row: Float[np.ndarray, "*axes row"]) -> Float[np.ndarray, "*axes"]:
+        return np.asarray(by_row @ (self.weights / self.weights.sum()))
+
+
+def _place(cell: Mapping[str, int]) -> str:
+    return " ".join(f"{axis} {index}" for axis, index in cell.items())
+
+
+def activation_patch(
+    counter: Counter,
+    clean: Batch,
+    corrupted: Batch,
+    site: str = "resid_pre",
+    metric: str | Metric = "logit_diff",
+    *,
+    direction: str = "denoise",
+    axes: Sequence[str] | None = None,
+    only: Mapping[str, Sequence[int]] | None = None,
+    at: Sequence[int] | None = None,
+) -> PatchGrid:
+    """The metric for every patch of a site, one layer, position and head at a time.
+
+    Row i of one batch goes with row i of the other; each is run at its own position ids. `axes` are those of the grid:
+    `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates, such as
+    `{"layer": [1]}`. `at` are the positions whose logits the metric gets: all, unless given.
+    """
+    _check_pair(clean, corrupted)
+    grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, only or {})
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
+    donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
+    _check_unhooked(counter)
+    with _quiet(counter):
+        names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
+        donor_logits, cache = _run(counter, donor, names)
+        rerun = _rerun(counter, receiver, site)
+        both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
+        score = scorer(metric, clean, corrupted, both[True], at)
+        unpatched = {is_clean: score(logits[None, :, score.reads])[0] for is_clean, logits in both.items()}
+        by_row = _sweep(rerun, grid, cache, score, counter.cfg.causal)
+    n_rows = by_row.shape[-1]
+    return PatchGrid(
+        site=site,
+        metric=score.name,
+        direction=direction,
+        axes=grid,
+        by_row=by_row.double().cpu().numpy(),
+        weights=clean.weights.double().cpu().numpy() if n_rows == len(clean.weights) else np.ones(n_rows),
+        clean_by_row=unpatched[True].double().cpu().numpy(),
+        corrupted_by_row=unpatched[False].double().cpu().numpy(),
+    )
+
+
+def patched_logits(
+    counter: Counter,
+    donor: Batch,
+    receiver: Batch,
+    site: str,
+    layer: int | None = None,
+    pos: int | None = None,
+    head: int | None = None,
+    at: Sequence[int] | None = None,
+) -> Logits:
+    """The receiver's logits, at the positions `at`, with one activation of the donor's in its place."""
+    _check_pair(donor, receiver)
+    chosen = {"layer": layer, "pos": pos, "head": head}
+    only = {axis: [index] for axis, index in chosen.items() if index is not None}
+    n_pos = receiver.token_ids.shape[1]
+    grid = grid_axes(counter, site, n_pos, list(only), only)
+    _check_unhooked(counter)
+    with _quiet(counter):
+        _, cache = _run(counter, donor, [source_hook(site, layer)])
+        rerun = _rerun(counter, receiver, site)
+        reads = torch.tensor(positions(at, n_pos), device=counter.device)
+        index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
+        cells = Cells(1, index.get("pos"), index.get("head"), None)
+        return rerun.logits(layer, cells, cache, reads)[0]
+
+
+def _sweep(
+    rerun: Rerun,
+    grid: Mapping[str, Sequence[int]],
+    donor: Mapping[str, Tensor],
+    score: Scorer,
+    causal: bool,
+) -> Float[Tensor, "*axes row"]:
+    """The metric of every cell of a grid."""
+    n_batch, n_pos = rerun.unpatched.shape[:2]
+    found = []
+    for layer in grid.get("layer", (None,)):
+        for cells in chunks(grid, n_batch, n_pos, causal, score.reads.device):
+            found.append(score(rerun.logits(layer, cells, donor, score.reads)))
+    return torch.cat(found).reshape(*(len(places) for places in grid.values()), -1)
+
+
+def _check_pair(clean: Batch, corrupted: Batch) -> None:
+    """Refuses batches whose rows are not pairs of equally long ones."""
+    one, other = tuple(clean.token_ids.shape), tuple(corrupted.token_ids.shape)
+    if one[1] != other[1]:
+        raise CountLensError(
+            f"clean rows have {one[1]} positions and corrupted ones {other[1]}: patching needs rows of equal length, "
+            "position by position; pad or cut one"
+        )
+    if one != other:
+        raise CountLensError(f"{one[0]} clean rows and {other[0]} corrupted ones: give a partner to each row")
+
+
+def _check_unhooked(counter: Counter) -> None:
+    """Refuses a counter that somebody has left hooks on: a sweep would not pass through them all."""
+    hooked = [name for name, point in counter.hook_dict.items() if listening(point)]
+    if hooked:
+        raise CountLensError(f"there are hooks on this counter, at {', '.join(hooked)}: counter.reset_hooks() first")
+
+
+def _quiet(counter: Counter) -> AbstractContextManager[Any]:
+    """Eval mode and no gradients; telling every module of a counter that is in it already takes longer than a run."""
+    return evaluating(counter) if counter.training else torch.inference_mode()
+
+
+def _run(counter: Counter, batch: Batch, names: Sequence[str]) -> tuple[Logits, dict[str, Tensor]]:
+    """A donor's logits and its activations at these hook points."""
+    return run_and_keep(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), names)
+
+
+def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
+    """What runs a counter again behind a patch of this site."""
+    if isinstance(counter, Recurrent):
+        return RecurrentRerun(counter, batch.token_ids, batch.position_ids, site)
+    assert isinstance(counter, Transformer)
+    return TransformerRerun(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), site)
+
+
+def _padding(counter: Counter, batch: Batch) -> Bool[Tensor, "batch pos"] | None:
+    """False at padding, for counters that would see it."""
+    return None if counter.cfg.causal else batch.attention_mask

@@ -1,0 +1,250 @@
+"""Activation patching between the two rows of a counterfactual pair, at several sites of a counter.
+
+A pair says what it changes and what it holds: a patch that moves the answers found where the counter keeps what was
+changed. How to ask depends on the labels.
+
+    labels change (swap, start, bos_replaced)   denoise, logit_diff: how much of the clean answers does a patch bring
+                                                back, as a share of the difference between the two runs?
+    labels hold (shift)                         noise, accuracy: both runs may be right, a mixture of them need not be;
+                                                how many answers does a patch break?
+
+A site is a kind of activation, patched at one layer and position (and head) at a time. `head_z`, `head_q`, ... are the
+kinds that have heads, patched one head at a time at all positions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from models.transformer import Transformer
+from probes.inputs.counterfactuals import Inputs, Pair, counterfactual_pair
+from probes.inputs.rows import evaluating
+from probes.patching.cells import AXES, axes_of, patchable
+from probes.patching.engine import NOTICEABLE, TOP, PatchGrid, activation_patch
+from probes.patching.metrics import Metric
+from probes.result import NotApplicable, Result, Verdict, plain
+from training.batches import Batch
+from training.tasks import NOT_SCORED, Task
+
+USUAL_PAIRS = ("swap", "start", "shift", "bos_replaced")  # the pairs of equal length, the most telling first
+PER_HEAD = "head_"  # before a kind: one head at a time, at all positions
+
+
+@dataclass(frozen=True)
+class PairPatching(Result):
+    """What patches between the rows of a pair do, site by site."""
+
+    pair: str  # key of PAIRS
+    changes: tuple[str, ...]  # variables in which the two rows differ
+    holds: tuple[str, ...]  # variables in which they do not
+    metric: str
+    direction: str  # denoise or noise
+    rows: int  # pairs of them
+    seed: int
+    grids: dict[str, PatchGrid]  # by site
+
+    @property
+    def unpatched(self) -> tuple[float, float]:
+        """The metric of the clean and of the corrupted run."""
+        grid = next(iter(self.grids.values()))
+        return grid.clean, grid.corrupted
+
+    @property
+    def relative(self) -> bool:
+        """Whether an effect is a share of the difference between the two runs; else it is a change of the metric."""
+        return "labels" in self.changes and all(bool(np.isfinite(grid.effect).all()) for grid in self.grids.values())
+
+    def effect(self, site: str) -> Float[np.ndarray, "*axes"]:
+        """What each patch of a site does: 0 is nothing."""
+        if site not in self.grids:
+            raise unknown("patched site", site, self.grids)
+        return self.grids[site].effect if self.relative else self.grids[site].change
+
+    def finding(self, site: str) -> str:
+        """Where patches of a site do most, as a sentence."""
+        effect = self.effect(site).ravel()
+        strongest = np.argsort(-np.abs(effect), kind="stable")[:TOP]
+        does = ("brings back" if self.direction == "denoise" else "takes away") if self.relative else "changes"
+        what = f"the difference in {self.metric}" if self.relative else self.metric
+        if abs(effect[strongest[0]]) < NOTICEABLE:
+            least = f"{NOTICEABLE:.0%} of {what}" if self.relative else f"{what} by {NOTICEABLE}"
+            return f"No single patch of {site} {does} {least}."
+        axes, cells = self.grids[site].axes, list(product(*self.grids[site].axes.values()))
+        named = [
+            " ".join(f"{axis} {index}" for axis, index in zip(axes, cells[cell], strict=True))
+            + (f" ({effect[cell]:.0%})" if self.relative else f" ({effect[cell]:+.2f})")
+            for cell in strongest
+            if abs(effect[cell]) >= NOTICEABLE
+        ]
+        return f"A patch of {site} {does} {what} most at {', '.join(named)}."
+
+    @property
+    def setting(self) -> str:
+        """The pair and what the unpatched runs answer, as a sentence."""
+        clean, corrupted = self.unpatched
+        return (
+            f"The pair {self.pair} changes {_listed(self.changes)} and holds {_listed(self.holds)}: "
+            f"{self.metric} is {clean:.3g} clean and {corrupted:.3g} corrupted."
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict(
+            " ".join([self.setting, *map(self.finding, self.grids)]),
+            f"other cells whose patch moves {self.metric} further, on other rows of the pair",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns: pair, site, layer, pos, head (empty where a patch takes all), value, stderr, change, share.
+
+        `share` is of the difference between the two runs, and empty unless effects are such shares.
+        """
+        columns = ["site", *AXES[:-1], "value", "stderr", "change", "share"]
+        frames = [
+            grid.to_frame()
+            .assign(site=site, change=grid.change.ravel(), share=self._share(site).ravel())
+            .reindex(columns=columns)
+            .astype(dict.fromkeys(AXES[:-1], "Int64"))
+            for site, grid in self.grids.items()
+        ]
+        table = pd.concat(frames, ignore_index=True)
+        table.insert(0, "pair", self.pair)
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values, of each grid the means over rows, and the verdict."""
+        sites = {
+            site: {
+                "axes": grid.axes,
+                "value": grid.values,
+                "stderr": grid.stderr,
+                "change": grid.change,
+                "share": self._share(site),
+                "finding": self.finding(site),
+            }
+            for site, grid in self.grids.items()
+        }
+        clean, corrupted = self.unpatched
+        fields = {name: value for name, value in vars(self).items() if name != "grids"}
+        found: dict[str, Any] = plain(fields | {"clean": clean, "corrupted": corrupted, "sites": sites})
+        return found | {"verdict": plain(self.verdict)}
+
+    def _share(self, site: str) -> Float[np.ndarray, "*axes"]:
+        effect = self.grids[site].effect
+        return effect if self.relative else np.full_like(effect, np.nan)
+
+
+def pair_patch(
+    counter: Counter,
+    pair: str | None = None,
+    sites: Sequence[str] | None = None,
+    metric: str | Metric | None = None,
+    direction: str | None = None,
+    *,
+    batch: int = 16,
+    length: int | None = None,
+    seed: int = 0,
+    only: Mapping[str, Sequence[int]] | None = None,
+    at: Sequence[int] | None = None,
+) -> PairPatching:
+    """The metric for every patch of these sites between the rows of a pair; what is not given is chosen to fit.
+
+    Rows count `length` tokens, as many as in training unless given. `only` restricts axes to some coordinates, such as
+    `{"layer": [1]}`; `at` are the positions whose answers count.
+    """
+    if batch < 1:
+        raise CountLensError(f"batch={batch}: a pair needs at least 1 row")
+    made = usual_pair(counter, batch, seed, length) if pair is None else _named_pair(pair, counter, batch, seed, length)
+    metric = metric or ("logit_diff" if "labels" in made.changes else "accuracy")
+    direction = direction or ("denoise" if "labels" in made.changes else "noise")
+    if metric == "logit_diff" and "labels" not in made.changes:
+        raise CountLensError(
+            f"logit_diff compares the labels of two rows, but the pair {made.name} holds labels: take accuracy, "
+            "probability or kl, or another pair"
+        )
+    asked = {name: _axes(counter, name, only or {}) for name in dict.fromkeys(sites or usual_sites(counter))}
+    clean, corrupted = (_batch(counter, made.task, inputs) for inputs in (made.clean, made.corrupted))
+    grids = {
+        name: activation_patch(
+            counter, clean, corrupted, _kind(name), metric, direction=direction, axes=axes, only=only, at=at
+        )
+        for name, axes in asked.items()
+    }
+    named = next(iter(grids.values())).metric
+    return PairPatching(made.name, made.changes, made.holds, named, direction, batch, seed, grids)
+
+
+def usual_pair(counter: Counter, batch: int = 16, seed: int = 0, length: int | None = None) -> Pair:
+    """The most telling pair that a counter has, of rows of equal length."""
+    reasons = []
+    for name in USUAL_PAIRS:
+        if name == "shift" and isinstance(counter, Transformer) and counter.scheme.rotary:
+            reasons.append("shift: rope sees distances alone, which a shift holds")
+            continue
+        try:
+            return counterfactual_pair(name, counter, batch, seed, length)
+        except NotApplicable as reason:
+            reasons.append(f"{name}: {reason}")
+    raise NotApplicable(f"no pair of equally long rows fits this counter ({'; '.join(reasons)})")
+
+
+def usual_sites(counter: Counter) -> tuple[str, ...]:
+    """The stream, and what carries something from one position to another."""
+    return ("resid_pre", "head_z") if isinstance(counter, Transformer) else ("resid_pre", "state_step")
+
+
+def known_sites(counter: Counter) -> list[str]:
+    """Every site that can be patched in a counter."""
+    kinds = patchable(counter)
+    return kinds + [f"{PER_HEAD}{kind}" for kind in kinds if "head" in axes_of(kind)]
+
+
+def _named_pair(name: str, counter: Counter, batch: int, seed: int, length: int | None) -> Pair:
+    pair = counterfactual_pair(name, counter, batch, seed, length)
+    if not pair.same_length:
+        clean, corrupted = (inputs.token_ids.shape[1] for inputs in (pair.clean, pair.corrupted))
+        raise CountLensError(
+            f"the rows of the pair {name} have {clean} and {corrupted} tokens, and a patch goes from a position to the "
+            f"same one: take {', '.join(USUAL_PAIRS[:-1])} or {USUAL_PAIRS[-1]}"
+        )
+    return pair
+
+
+def _kind(site: str) -> str:
+    return site.removeprefix(PER_HEAD)
+
+
+def _axes(counter: Counter, site: str, only: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    """The axes of a site's grid; refuses restrictions of others, which would do nothing."""
+    if site not in known_sites(counter):
+        raise unknown("site", site, known_sites(counter))
+    per_head = ("layer", "head") if site.startswith(PER_HEAD) else None
+    axes = per_head or tuple(axis for axis in axes_of(site) if axis != "src")
+    for axis in only:
+        if axis not in axes:
+            raise CountLensError(f"{site} is patched by {_listed(axes)}: {axis} cannot be chosen")
+    return axes
+
+
+def _batch(counter: Counter, task: Task, inputs: Inputs) -> Batch:
+    """The rows of one side, with labels where the task scores them; refuses a counter that gives no answers."""
+    with evaluating(counter):
+        if not bool(counter(inputs.token_ids, inputs.position_ids).isfinite().all()):
+            raise NotApplicable("answers are not finite: this counter has diverged, train it anew")
+    labels = inputs.label_ids.where(task.scored("ind", inputs.label_ids), NOT_SCORED)
+    no_padding = torch.ones_like(inputs.token_ids, dtype=torch.bool)
+    return Batch(
+        inputs.token_ids, inputs.position_ids, labels, no_padding, torch.ones(len(labels), device=labels.device)
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

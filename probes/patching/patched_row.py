@@ -1,0 +1,115 @@
+"""What one patch does to the answers of one row of a counterfactual pair, token by token."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from probes.inputs.counterfactuals import Inputs, counterfactual_pair
+from probes.inputs.rows import evaluating
+from probes.patching.engine import DIRECTIONS, patched_logits
+from probes.patching.pairs import PER_HEAD
+from probes.result import Result, Verdict
+from training.batches import Batch
+from training.tasks import NOT_SCORED, Task
+
+Words = tuple[str, ...]
+MaybeWords = tuple[str | None, ...]  # None where nothing is scored
+
+
+@dataclass(frozen=True)
+class PatchedRow(Result):
+    """One row with an activation of its partner's in place of its own."""
+
+    site: str
+    cell: dict[str, int]  # layer, pos, head: those that were chosen
+    tokens: Words
+    labels: MaybeWords  # what is right
+    other_tokens: Words  # of the partner, where the activation comes from
+    other_labels: MaybeWords
+    answers: Words  # without the patch
+    patched: Words
+
+    @property
+    def changed(self) -> tuple[bool, ...]:
+        """Whether the patch changes the answer, at each position."""
+        return tuple(before != after for before, after in zip(self.answers, self.patched, strict=True))
+
+    @property
+    def verdict(self) -> Verdict:
+        place = " ".join(f"{axis} {index}" for axis, index in self.cell.items())
+        what = f"The patch of {self.site}{f' at {place}' if place else ''}"
+        if not any(self.changed):
+            return Verdict(f"{what} changes no answer.", "another row of the pair, or another cell")
+        sentence = f"{what} changes {sum(self.changed)} of {len(self.changed)} answers, first at position "
+        scored = [label is not None for label in self.labels]
+        right, still = (
+            sum(
+                is_scored and answer == label
+                for is_scored, answer, label in zip(scored, said, self.labels, strict=True)
+            )
+            for said in (self.answers, self.patched)
+        )
+        sentence += f"{self.changed.index(True)}; {right} were right before and {still} are after it"
+        return Verdict(sentence + ".", "another row of the pair, or another cell")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a position."""
+        names = ("tokens", "labels", "other_tokens", "other_labels", "answers", "patched", "changed")
+        columns = {name: list(getattr(self, name)) for name in names}
+        return pd.DataFrame({"pos": range(len(self.tokens))} | columns)
+
+
+def patched_row(
+    counter: Counter,
+    pair: str,
+    site: str,
+    direction: str = "denoise",
+    *,
+    layer: int | None = None,
+    pos: int | None = None,
+    head: int | None = None,
+    row: int = 0,
+    batch: int = 16,
+    length: int | None = None,
+    seed: int = 0,
+) -> PatchedRow:
+    """One row's answers with and without one patch; pairs, sites and directions are those of `pair_patch`."""
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
+    made = counterfactual_pair(pair, counter, batch, seed, length)
+    if not 0 <= row < batch:
+        raise CountLensError(f"row {row} is outside 0..{batch - 1}: there are {batch} pairs")
+    sides = (made.clean, made.corrupted)
+    donor, receiver = (_one(inputs, row) for inputs in (sides if direction == "denoise" else sides[::-1]))
+    kind = site.removeprefix(PER_HEAD)
+    after = patched_logits(counter, donor, receiver, kind, layer, pos, head)
+    with evaluating(counter):
+        before = counter(receiver.token_ids, receiver.position_ids)
+    cell = {"layer": layer, "pos": pos, "head": head}
+    vocab = made.task.vocab
+    return PatchedRow(
+        site,
+        {axis: index for axis, index in cell.items() if index is not None},
+        tuple(vocab.decode(receiver.token_ids[0].tolist())),
+        _labels(made.task, receiver.label_ids[0]),
+        tuple(vocab.decode(donor.token_ids[0].tolist())),
+        _labels(made.task, donor.label_ids[0]),
+        tuple(vocab.decode(before[0].argmax(-1).tolist())),
+        tuple(vocab.decode(after[0].argmax(-1).tolist())),
+    )
+
+
+def _one(inputs: Inputs, row: int) -> Batch:
+    token_ids, position_ids, label_ids = (tensor[row : row + 1] for tensor in vars(inputs).values())
+    whole = torch.ones_like(token_ids, dtype=torch.bool)
+    return Batch(token_ids, position_ids, label_ids, whole, torch.ones(1, device=token_ids.device))
+
+
+def _labels(task: Task, label_ids: Int[Tensor, "pos"]) -> MaybeWords:
+    names = task.vocab.decode(label_ids.tolist())
+    return tuple(None if label == NOT_SCORED else name for label, name in zip(label_ids.tolist(), names, strict=True))

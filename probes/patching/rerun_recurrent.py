@@ -1,0 +1,87 @@
+"""A recurrent counter's forward pass taken up again at the patched layer, for many patches at once.
+
+Cells are extra rows of the batch, and layers below the patched one are not run again. Positions are: a layer whose
+mixer is not itself patched runs whole rows in its fast form; a patched state is stepped through. Hooks are on the
+counter while a layer of a chunk runs, and off again whatever happens.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.counter import PositionIds, TokenIds
+from models.hooks import hook_name
+from models.recurrent import Recurrent
+from probes.patching.cells import Cells
+from probes.sites import Site
+
+
+class RecurrentRerun:
+    """The unpatched run of a batch, and the logits that patches of it give."""
+
+    def __init__(self, counter: Recurrent, token_ids: TokenIds, position_ids: PositionIds, site: str) -> None:
+        self.counter, self.site = counter, site
+        names = ["hook_embed", *(hook_name("resid_pre", layer) for layer in range(counter.cfg.n_layers))]
+        self.unpatched, self.cache = counter.run_with_cache(token_ids, position_ids, names_filter=names)
+
+    def logits(
+        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
+    ) -> Float[Tensor, "cell batch read d_vocab"]:
+        """What the counter answers at the positions that are read, for each of the cells."""
+        if layer is None:  # the embedding itself
+            embedded = self.cache["hook_embed"].expand(cells.count, -1, -1, -1).flatten(0, 1)
+            resid = self.counter.ln_embed(_edit_rows(donor["hook_embed"], cells)(embedded))
+            return self._answers(self._blocks(resid, 0), cells.count, reads)
+        name = Site(self.site, layer).hook
+        resid = self.cache[hook_name("resid_pre", layer)].expand(cells.count, -1, -1, -1).flatten(0, 1)
+        if self.site == "state_step":
+            edit = _edit_steps(donor[hook_name("state", layer)], cells)
+        else:
+            edit = _edit_rows(donor[name], cells)
+        with self.counter.hooks(fwd_hooks=[(name, edit)]):
+            resid = self.counter.blocks[layer](resid)
+        return self._answers(self._blocks(resid, layer + 1), cells.count, reads)
+
+    def _blocks(self, resid: Float[Tensor, "rows pos d_model"], first: int) -> Float[Tensor, "rows pos d_model"]:
+        for block in self.counter.blocks[first:]:
+            resid = block(resid)
+        return resid
+
+    def _answers(
+        self, resid: Float[Tensor, "rows pos d_model"], count: int, reads: Int[Tensor, "read"]
+    ) -> Float[Tensor, "cell batch read d_vocab"]:
+        answers = self.counter.unembed(self.counter.ln_final(resid[:, reads]))
+        return rearrange(answers, "(cell batch) read d_vocab -> cell batch read d_vocab", cell=count)
+
+
+def _edit_rows(donor: Tensor, cells: Cells) -> Callable[..., Tensor]:
+    """Puts the donor's values at each cell's position; the rows of a cell lie together."""
+
+    def edit(value: Tensor, hook: Any = None) -> Tensor:
+        rows = value.unflatten(0, (cells.count, -1)).clone()
+        if cells.pos is None:
+            rows[:] = donor
+        else:
+            rows[torch.arange(cells.count, device=value.device), :, cells.pos] = donor.transpose(0, 1)[cells.pos]
+        return rows.flatten(0, 1)
+
+    return edit
+
+
+def _edit_steps(donor: Tensor, cells: Cells) -> Callable[..., Tensor | None]:
+    """Puts the donor's state in the cells whose position this step is; what follows goes on from there."""
+
+    def edit(state: Tensor, hook: Any) -> Tensor | None:
+        pos = hook.ctx["pos"]
+        here = torch.ones(cells.count, dtype=torch.bool) if cells.pos is None else cells.pos == pos
+        if not here.any():
+            return None
+        rows = state.unflatten(0, (cells.count, -1)).clone()
+        rows[here] = donor[:, pos]
+        return rows.flatten(0, 1)
+
+    return edit

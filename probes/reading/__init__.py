@@ -1,0 +1,1 @@
+"""What can be read off a counter: its answers, its activations, its attention."""

@@ -1,0 +1,78 @@
+"""Where each token of one row looks: a layer's attention scores, before and after the softmax.
+
+A *query* is the token that looks, a *key* one that is looked at. Scores are those of `hook_attn_scores`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.special import softmax
+from torch import Tensor
+
+from models.counter import Counter
+from models.errors import CountLensError
+from models.hooks import hook_name
+from models.transformer import Transformer
+from probes.reading.answers import predict_tokens
+from probes.result import NotApplicable, Result, Verdict
+
+
+@dataclass(frozen=True)
+class AttentionRow(Result):
+    """One layer's attention over one row."""
+
+    tokens: tuple[str, ...]
+    position_ids: tuple[int, ...]
+    layer: int
+    scores: Float[np.ndarray, "head query key"]  # -inf where a query cannot look
+
+    @property
+    def pattern(self) -> Float[np.ndarray, "head query key"]:
+        """The share of its attention that a query gives each key."""
+        return softmax(self.scores.astype(np.float64), axis=-1)
+
+    def head(self, head: int) -> "AttentionRow":
+        """The same with this head alone."""
+        if not 0 <= head < len(self.scores):
+            raise CountLensError(f"head {head} is outside 0..{len(self.scores) - 1}: this counter has no such head")
+        return AttentionRow(self.tokens, self.position_ids, self.layer, self.scores[head : head + 1])
+
+    @property
+    def verdict(self) -> Verdict:
+        later = self.pattern[:, 1:]
+        first, own = 100 * later[..., 0].mean(), 100 * np.diagonal(later, 1, 1, 2).mean()
+        even = 100 * np.mean([1 / np.isfinite(query).sum() for query in self.scores[0, 1:]])
+        return Verdict(
+            f"At layer {self.layer} a token gives the first one {first:.0f} % of its attention and itself {own:.0f} %; "
+            f"were it shared out evenly, {even:.0f} %.",
+            "other tokens, or another shift",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a head, query and key, for the keys that a query can look at; positions count from 1."""
+        head, query, key = np.nonzero(np.isfinite(self.scores))
+        tokens, pids = np.array(self.tokens), np.array(self.position_ids)
+        columns = {"layer": self.layer, "head": head, "query": query + 1, "key": key + 1}
+        columns |= {"query_token": tokens[query], "key_token": tokens[key]}
+        columns |= {"query_pid": pids[query], "key_pid": pids[key]}
+        columns |= {"score": self.scores[head, query, key], "pattern": self.pattern[head, query, key]}
+        return pd.DataFrame(columns)
+
+
+def attention_row(counter: Counter, tokens: str | Sequence[str], layer: int, shift: int = 0) -> AttentionRow:
+    """Attention of every head of a layer over a written row of two tokens or more; `shift` is its first position id."""
+    if not isinstance(counter, Transformer):
+        raise NotApplicable(
+            f"{type(counter).__name__} has no attention: what it knows of earlier tokens is all in its state"
+        )
+    if not 0 <= layer < counter.cfg.n_layers:
+        raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
+    kept: list[Tensor] = []
+    with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: kept.append(scores))]):
+        answers = predict_tokens(counter, tokens, shift)
+    if len(answers.tokens) < 2:
+        raise CountLensError("a row of one token, which can look at nothing else: write two or more")
+    return AttentionRow(answers.tokens, answers.position_ids, layer, kept[0][0].float().cpu().numpy())

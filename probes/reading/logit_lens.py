@@ -1,0 +1,261 @@
+"""Logit lens and direct logit attribution, by TransformerLens' own `ActivationCache`.
+
+The *lens* reads the residual stream after the embedding and after every layer's parts as if the head came next. The
+*attribution* splits the margin, the logit of the right answer minus the mean logit of the wrong ones, into what each
+head, MLP and embedding wrote. Answers are the labels that occur, not the whole vocabulary. The final norm's scale is
+held at its value, so the parts add up to the margin exactly.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformer_lens import ActivationCache
+from transformer_lens.tools.analysis import logit_lens as read_lens
+
+from models.counter import Counter
+from models.families import family_of
+from models.hooks import hook_name
+from models.transformer import Transformer
+from probes.inputs.rows import bootstrap, constant_share, draw_rows, evaluating
+from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from training.batches import Batch
+from training.tasks import NOT_SCORED, Split, Task
+
+SPLITS: tuple[Split, ...] = ("ind", "ood")
+ROWS_AT_ONCE = 16  # a cache of wide counters is large
+READY = 0.9  # of the last site's accuracy: there the answer can be read
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over tokens, with their 95 % intervals over rows."""
+
+    value: Float[np.ndarray, "part"]
+    low: Float[np.ndarray, "part"]
+    high: Float[np.ndarray, "part"]
+
+
+@dataclass(frozen=True)
+class LogitLens(Result):
+    """What can be read where, and who wrote it. Dicts are by split: at IND and at OOD positions."""
+
+    sites: tuple[str, ...]  # embed, L0 attn, L0 mlp, ...: read after each
+    accuracy: dict[str, Means]  # percent, by site
+    probability: dict[str, Means]  # of the right answer, by site
+    constant: dict[str, float]  # percent that one answer, said everywhere, would get at best
+    by_position: Float[np.ndarray, "site pos"]  # percent by site: IND up to the border, OOD beyond; NaN: not scored
+    trained_up_to: int  # the border: the last position in the row that training scores
+    parts: tuple[str, ...]  # embed, position, L0H0, ..., L0 mlp, ...
+    attribution: dict[str, Means]  # what each part adds to the margin
+    margin: dict[str, float]  # the mean margin itself
+    worst_error: float  # of the parts' sum, at any scored token
+
+    @property
+    def ready_at(self) -> dict[str, str | None]:
+        """The first site that reads nearly as well as the last; None if that is no better than a constant answer."""
+        found: dict[str, str | None] = {}
+        for split, means in self.accuracy.items():
+            enough = means.value >= READY * means.value[-1]
+            learnt = means.low[-1] > self.constant[split]
+            found[split] = self.sites[int(enough.argmax())] if learnt else None
+        return found
+
+    def largest(self, split: str) -> tuple[str, float]:
+        """The part that adds most to the margin, and its share of it; NaN where the margin is not positive."""
+        index = int(self.attribution[split].value.argmax())
+        share = self.attribution[split].value[index] / self.margin[split]
+        return self.parts[index], float(share) if self.margin[split] > 0 else float("nan")
+
+    @property
+    def verdict(self) -> Verdict:
+        sentences = []
+        for split, site in self.ready_at.items():
+            percent = f"{self.accuracy[split].value[-1]:.1f} %"
+            if site is None:
+                sentences.append(f"{split.upper()}: the answers ({percent} right) are no better than a constant one")
+                continue
+            part, share = self.largest(split)
+            sentence = f"{split.upper()}: the answers ({percent} right) are read from {site} on"
+            sentences.append(sentence + (f"; {part} adds most to their margin ({share:.0%})" if share > 0 else ""))
+        return Verdict(
+            "; ".join(sentences) + ".",
+            "a lens that reads 90 % of the final accuracy at another site, or another part that adds more; "
+            "both are about what the head reads directly, not about what other parts build on",
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns: measure (accuracy, probability, attribution), split, part (or site), value, low, high."""
+        frames = []
+        measures = (
+            ("accuracy", self.sites, self.accuracy),
+            ("probability", self.sites, self.probability),
+            ("attribution", self.parts, self.attribution),
+        )
+        for measure, names, splits in measures:
+            for split, means in splits.items():
+                frames.append(pd.DataFrame({"measure": measure, "split": split, "part": names} | vars(means)))
+        return pd.concat(frames, ignore_index=True)
+
+
+def logit_lens(counter: Counter, rows: int = 64, seed: int = 0) -> LogitLens:
+    """The lens at every layer and the attribution of the margin, at IND and at OOD positions."""
+    if not all(block.hook_out_is_single_residual_stream for block in counter.blocks):
+        raise NotApplicable(
+            f"{family_of(counter.cfg)} has no residual stream: each layer replaces what came before, so the head can "
+            "read the last layer alone, and what it reads there are the counter's own answers"
+        )
+    task, policy = task_of_counter(counter)
+    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in SPLITS}
+    labels = torch.cat([batch.label_ids.flatten() for batch in batches.values()]).unique()
+    answers = labels[labels != NOT_SCORED]
+    if len(answers) < 2:
+        raise NotApplicable(f"{task.name} has a single answer on rows of these lengths: there is no margin")
+    with evaluating(counter):
+        read = {split: _read(counter, task, split, batch, answers) for split, batch in batches.items()}
+    return LogitLens(
+        sites=_site_names(counter),
+        accuracy={split: one.means(100 * one.right, seed) for split, one in read.items()},
+        probability={split: one.means(one.probability, seed) for split, one in read.items()},
+        constant={split: constant_share(batches[split], one.scored) for split, one in read.items()},
+        by_position=_by_position(read["ind"], read["ood"]),
+        trained_up_to=task.prefix + task.train_length,
+        parts=_part_names(counter),
+        attribution={split: one.means(one.parts, seed) for split, one in read.items()},
+        margin={split: float(one.means(one.margin, seed).value[0]) for split, one in read.items()},
+        worst_error=max(one.worst_error() for one in read.values()),
+    )
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read at every token of a split."""
+
+    right: Float[Tensor, "site batch pos"]
+    probability: Float[Tensor, "site batch pos"]
+    parts: Float[Tensor, "part batch pos"]
+    margin: Float[Tensor, "1 batch pos"]
+    scored: Bool[Tensor, "batch pos"]
+    weights: Float[Tensor, "batch"]
+
+    def means(self, values: Float[Tensor, "part batch pos"], seed: int) -> Means:
+        """Means over the scored tokens."""
+        sums, counts, weights = (
+            tensor.double().cpu().numpy()
+            for tensor in ((values * self.scored).sum(-1), self.scored.sum(-1), self.weights)
+        )
+        return Means(*bootstrap(sums, counts, weights, seed))
+
+    def worst_error(self) -> float:
+        """By how much the parts' sum misses the margin, at the worst token."""
+        return float((self.parts.sum(0) - self.margin[0]).abs()[self.scored].max())
+
+    def percent_at(self) -> Float[np.ndarray, "site pos"]:
+        """Percent right at each position; NaN where nothing is scored."""
+        weights = self.scored * self.weights[:, None]
+        share = (self.right * weights).sum(1) / weights.sum(0)
+        return (100 * share).cpu().numpy()
+
+
+def _by_position(ind: _Read, ood: _Read) -> Float[np.ndarray, "site pos"]:
+    """Percent right at each site and position: of IND rows where these are scored, else of OOD rows."""
+    near, far = ind.percent_at(), ood.percent_at()
+    n_pos = max(near.shape[1], far.shape[1])
+    near, far = (np.pad(x, ((0, 0), (0, n_pos - x.shape[1])), constant_values=np.nan) for x in (near, far))
+    return np.where(np.isnan(near), far, near)
+
+
+def _read(counter: Counter, task: Task, split: Split, batch: Batch, answers: Int[Tensor, "answer"]) -> _Read:
+    found: list[tuple[Tensor, ...]] = []
+    for start in range(0, len(batch.token_ids), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        labels = batch.label_ids[rows]
+        mask = None if counter.cfg.causal else batch.attention_mask[rows]
+        logits, cache = counter.run_with_cache(
+            batch.token_ids[rows], batch.position_ids[rows], mask, names_filter=_hooks(counter)
+        )
+        lens = read_lens(
+            counter, cache=cache, incl_mid=_has_mid(counter), positions=None, return_type="probs", chunk_size=4096
+        ).values
+        at_label = labels.clamp(min=0).expand(len(lens), -1, -1)[..., None]
+        found.append(
+            (
+                (lens.argmax(-1) == labels).float(),
+                lens.gather(-1, at_label)[..., 0],
+                _margins(_contributions(counter, cache, answers), labels, answers),
+                _margins(logits[None, :, :, answers], labels, answers),
+            )
+        )
+    right, probability, parts, margin = (torch.cat(tensors, 1) for tensors in zip(*found, strict=True))
+    return _Read(right, probability, parts, margin, task.scored(split, batch.label_ids), batch.weights)
+
+
+def _has_mid(counter: Counter) -> bool:
+    """Whether a block has two parts, with a point between them."""
+    return hook_name("resid_mid", 0) in counter.hook_dict
+
+
+def _hooks(counter: Counter) -> list[str]:
+    """What the lens and the attribution need of a cache; more would be slow."""
+    sites = ("resid_pre", "resid_mid", "resid_post", "z", "mlp_out")
+    names = [hook_name(site, layer) for layer in range(counter.cfg.n_layers) for site in sites]
+    names += [hook_name("embed"), hook_name("pos_embed"), hook_name("scale")]
+    return [name for name in names if name in counter.hook_dict]
+
+
+def _contributions(
+    counter: Counter, cache: ActivationCache, answers: Int[Tensor, "answer"]
+) -> Float[Tensor, "part batch pos answer"]:
+    """What each part adds to the logit of each answer, in the order of `_part_names`."""
+    directions = counter.tokens_to_residual_directions(answers).T
+    if isinstance(counter, Transformer):
+        parts, labels = cache.get_full_resid_decomposition(
+            expand_neurons=False, apply_ln=True, project_output_onto=directions, return_labels=True
+        )
+        parts = parts[[labels.index(label) for label in _transformer_parts(counter).values()]]
+    else:
+        stream = cache.accumulated_resid(incl_mid=_has_mid(counter))
+        parts = cache.apply_ln_to_stack(torch.cat([stream[:1], stream.diff(dim=0)])) @ directions
+    # At a stream of zeros a norm gives its bias alone.
+    bias = counter.unembed(counter.ln_final(torch.zeros_like(cache["resid_pre", 0])))[..., answers]
+    return torch.cat([parts, bias[None]])
+
+
+def _margins(
+    logits: Float[Tensor, "part batch pos answer"], labels: Int[Tensor, "batch pos"], answers: Int[Tensor, "answer"]
+) -> Float[Tensor, "part batch pos"]:
+    """The right answer's logit minus the mean of the wrong ones'; meaningless where nothing is right."""
+    index = torch.searchsorted(answers, labels).clamp(max=len(answers) - 1)
+    right = logits.gather(-1, index.expand(len(logits), -1, -1)[..., None])[..., 0]
+    return (right - logits.mean(-1)) * len(answers) / (len(answers) - 1)
+
+
+def _inner_names(counter: Counter) -> tuple[str, ...]:
+    """What a block's parts are called, in order."""
+    if isinstance(counter, Transformer):
+        return "attn", "mlp"
+    return ("time mix", "channel mix") if _has_mid(counter) else ("block",)
+
+
+def _site_names(counter: Counter) -> tuple[str, ...]:
+    layers = range(counter.cfg.n_layers)
+    return "embed", *(f"L{layer} {name}" for layer in layers for name in _inner_names(counter))
+
+
+def _part_names(counter: Counter) -> tuple[str, ...]:
+    named = _transformer_parts(counter) if isinstance(counter, Transformer) else _site_names(counter)
+    return *named, "final norm's bias"
+
+
+def _transformer_parts(counter: Transformer) -> dict[str, str]:
+    """The parts in the order in which they write, and what TransformerLens' decomposition calls them."""
+    parts = {"embed": "embed"}
+    if counter.scheme.table is not None:
+        parts["position"] = "pos_embed"
+    for layer in range(counter.cfg.n_layers):
+        parts |= {f"L{layer}H{head}": f"L{layer}H{head}" for head in range(counter.cfg.n_heads)}
+        parts[f"L{layer} mlp"] = f"{layer}_mlp_out"
+    return parts | {"attention biases": "bias"}

@@ -1,0 +1,218 @@
+"""Where the state of a recurrent counter goes while it reads equal tokens, and whether it goes round a circle.
+
+A counter that counts modulo m for ever needs a state that comes back after m steps: at best a circle, on which every
+token is one more m-th of a turn, or k of them. States also drift, as an LSTM's cells do. So their running mean over one
+round is taken out, which leaves whatever has period m as it is. On the first half of the row the plane is found in
+which most of the rest turns k times in m steps,
+
+    state[pos] - running mean = A cos(2 pi k pos / m) + B sin(2 pi k pos / m),
+
+scaled so that the circle's radius is 1. A plane in so many dimensions fits anything, so it is judged on the second
+half: there the state is on a circle if it keeps its radius and its angle is where the first half says.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+
+from models.counter import Counter
+from models.errors import CountLensError, unknown
+from models.recurrent import Recurrent
+from probes.inputs.equal_tokens import counted_token, equal_token_activations, first_tested, prefix_of
+from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.sites import Site
+from training.tasks import NOT_SCORED
+
+COMPONENTS = 3
+USUAL_MODULUS = 10
+LEAST_MODULUS = 3  # two places make no circle
+LEAST_ROUNDS = 5  # one is lost to the running mean, the others are halved
+LOCKED = 0.9  # mean cosine between the angle and where it should be: what a circle has at least
+KEPT = (0.5, 2.0)  # of the radius
+NOTHING = 1e-6  # of a state's variance: what is rounding
+
+
+@dataclass(frozen=True)
+class Circle:
+    """The plane in which most goes round, and the state on it."""
+
+    modulus: int
+    turns: int  # of the plane, in so many steps
+    share: float  # of what is not drift, in the first half
+    positions: Int[np.ndarray, "place"]  # of the row, without the ends that the running mean needs
+    xy: Float[np.ndarray, "place 2"]  # radius 1 is the circle that was fitted
+    fitted: Bool[np.ndarray, "place"]  # whether the plane was found on it
+
+    @property
+    def step(self) -> float:
+        """Degrees that one token should turn the state by."""
+        return 360 * self.turns / self.modulus
+
+    @cached_property
+    def angles(self) -> Float[np.ndarray, "place"]:
+        """Degrees, from 0 to 360."""
+        return np.degrees(np.arctan2(self.xy[:, 1], self.xy[:, 0])) % 360
+
+    @cached_property
+    def steps(self) -> Float[np.ndarray, "between"]:
+        """Degrees by which each token turns the state, from half a turn back to half a turn on."""
+        return (np.diff(self.angles) + 180) % 360 - 180
+
+    @property
+    def later_steps(self) -> Float[np.ndarray, "between"]:
+        """Those of the second half."""
+        return self.steps[~self.fitted[:-1]]
+
+    @property
+    def radius(self) -> float:
+        """Mean over the second half."""
+        return float(np.hypot(*self.xy[~self.fitted].T).mean())
+
+    @property
+    def lock(self) -> float:
+        """Mean cosine, in the second half, between the angle and where the first half says that it should be."""
+        expected = 2 * np.pi * self.turns * self.positions / self.modulus
+        return float(np.cos(np.radians(self.angles) - expected)[~self.fitted].mean())
+
+    @property
+    def holds(self) -> bool:
+        """Whether the second half is on the circle that the first half makes."""
+        return self.lock >= LOCKED and KEPT[0] <= self.radius <= KEPT[1]
+
+    @property
+    def sentence(self) -> str:
+        """What the state does, as a sentence that wants a subject."""
+        part = Fraction(self.turns, self.modulus)
+        turn = (
+            f"{part.numerator} {'turn' if part.numerator == 1 else 'turns'} in {part.denominator} is {self.step:.0f}°"
+        )
+        if self.holds:
+            return (
+                f"goes round: {self.later_steps.mean():.1f}° ± {self.later_steps.std():.1f}° a token ({turn}). "
+                f"That is in the second half of the row, where the radius is {self.radius:.0%} of the first half's; "
+                f"the plane holds {self.share:.0%} of all that is not drift."
+            )
+        return (
+            f"does not go round in {self.modulus} tokens. From the first half of the row to the second, the radius of "
+            f"the best circle ({turn}) goes to {self.radius:.0%}, and the angle agrees by {self.lock:.2f} with where "
+            "it should be (1 is exactly, 0 is chance)."
+        )
+
+
+@dataclass(frozen=True)
+class StateTrajectory(Result):
+    """The states of one layer after each of a row of equal tokens."""
+
+    layer: int
+    token: str
+    positions: Int[np.ndarray, "pos"]  # 1 is the first of the equal tokens
+    counts: tuple[int | None, ...]  # what is right there; None where nothing is scored
+    base: int | None  # after which counts begin again
+    coordinates: Float[np.ndarray, "pos component"]  # principal components
+    variance: Float[np.ndarray, "component"]  # share that each explains
+    circle: Circle | None  # None where nothing but drift moves
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.circle is None:
+            return Verdict(f"The state of layer {self.layer} does nothing but drift.", "a state that comes back")
+        if self.circle.holds:
+            other = f"radius outside {KEPT[0]} to {KEPT[1]}, or angles that agree by less than {LOCKED}, further on"
+        else:
+            other = "another modulus, or a longer row"
+        return Verdict(f"The state of layer {self.layer} {self.circle.sentence}", other)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a position; angle and radius are empty at the ends of the row."""
+        components = {f"component_{number + 1}": column for number, column in enumerate(self.coordinates.T)}
+        frame = pd.DataFrame({"position": self.positions, "count": pd.array(self.counts, dtype="Int64")} | components)
+        if self.circle is None:
+            return frame
+        on_circle = {
+            "position": self.circle.positions,
+            "angle": self.circle.angles,
+            "radius": np.hypot(*self.circle.xy.T),
+            "fitted": self.circle.fitted,
+        }
+        return frame.merge(pd.DataFrame(on_circle), how="left", on="position")
+
+
+def state_trajectory(
+    counter: Counter, layer: int = 0, length: int = 100, modulus: int | None = None, components: int = COMPONENTS
+) -> StateTrajectory:
+    """Where the state of a layer goes over `length` equal tokens, and the circle of `modulus` steps that it makes.
+
+    The modulus is the task's base unless given, or 10.
+    """
+    if not isinstance(counter, Recurrent):
+        raise NotApplicable("a transformer has no state that goes from token to token: it looks back with attention")
+    if not 0 <= layer < counter.cfg.n_layers:
+        raise unknown("layer", str(layer), map(str, range(counter.cfg.n_layers)))
+    task, _ = task_of_counter(counter)
+    base: int | None = getattr(task, "base", None)
+    modulus = modulus or base or USUAL_MODULUS
+    if modulus < LEAST_MODULUS or length < LEAST_ROUNDS * modulus:
+        raise CountLensError(
+            f"modulus={modulus}, length={length}: a circle needs a modulus of {LEAST_MODULUS} or more and "
+            f"{LEAST_ROUNDS} rounds of it"
+        )
+    token, n_prefix, site = counted_token(task), len(prefix_of(task)), Site("state", layer)
+    places = np.arange(n_prefix, n_prefix + length)
+    states = equal_token_activations(counter, task, places, [site], token)[site]
+    coordinates, shares = principal_components(states)
+    start = first_tested(task)
+    labels = task.label_tokens([*prefix_of(task), *[token] * length])[n_prefix:]
+    return StateTrajectory(
+        layer,
+        token,
+        np.arange(1, length + 1),
+        tuple(None if label == str(NOT_SCORED) else int(label) for label in labels),
+        base,
+        coordinates[:, :components],
+        shares[:components],
+        find_circle(coordinates[start:], np.arange(1 + start, length + 1), modulus) if shares.any() else None,
+    )
+
+
+def principal_components(
+    x: Float[np.ndarray, "pos d"],
+) -> tuple[Float[np.ndarray, "pos component"], Float[np.ndarray, "component"]]:
+    """All principal coordinates, and the share of the variance of each. Quick where there are far more columns than
+    positions, as in a state; where nothing but rounding varies, all are zero.
+    """
+    x = x.astype(np.float64)
+    size = (x**2).sum()
+    x = x - x.mean(0)
+    values, vectors = np.linalg.eigh(x @ x.T)
+    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    if values.sum() <= NOTHING**2 * size:
+        return np.zeros_like(vectors), np.zeros_like(values)
+    signs = np.sign(vectors[np.abs(vectors).argmax(0), np.arange(len(values))])
+    return vectors * signs * np.sqrt(values), values / values.sum()
+
+
+def find_circle(x: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"], modulus: int) -> Circle | None:
+    """The circle that consecutive states make; None where their running mean over a round is all that moves."""
+    around = np.ones(modulus + 1 - modulus % 2)
+    around[[0, -1]] /= 2 - modulus % 2  # an even round has half a step at either end
+    windows = np.lib.stride_tricks.sliding_window_view(x, len(around), axis=0)
+    lost = len(around) // 2
+    y, positions = x[lost : len(x) - lost] - windows @ (around / modulus), positions[lost : len(x) - lost]
+    if (y**2).sum() <= NOTHING * (x**2).sum():
+        return None
+    fitted = np.arange(len(y)) < len(y) // 2
+    planes = {turns: _plane(y[fitted], positions[fitted], turns / modulus) for turns in range(1, (modulus + 1) // 2)}
+    power = {turns: float((plane**2).sum() / 2) for turns, plane in planes.items()}
+    turns = max(power, key=lambda turns: power[turns])
+    share = power[turns] / float((y[fitted] ** 2).sum(1).mean())
+    return Circle(modulus, turns, share, positions, y @ np.linalg.pinv(planes[turns], rcond=NOTHING), fitted)
+
+
+def _plane(y: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"], frequency: float) -> np.ndarray:
+    """The vectors A and B of a wave of this frequency."""
+    angles = 2 * np.pi * frequency * positions
+    return np.linalg.lstsq(np.stack([np.cos(angles), np.sin(angles)], 1), y, rcond=None)[0]

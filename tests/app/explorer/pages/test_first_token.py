@@ -1,0 +1,67 @@
+"""The page First token: what is drawn is what the probe read."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from shipped import shipped
+
+from app.figures.first_token import readings_figure
+from models import CountLensError
+from probes.reading.first_token import FirstToken, Reading, SiteReadings
+from probes.sites import Site
+
+Open, Figures = Callable[..., Any], Callable[[Any], list[Any]]
+
+
+def reading(value: float) -> Reading:
+    return Reading(value, value - 0.1, value + 0.05, (0.4, 0.6))
+
+
+FOUND = FirstToken(
+    0.7,
+    (
+        SiteReadings(Site("resid_pre", 0), reading(0.5), reading(0.3)),
+        SiteReadings(Site("resid_post", 0), reading(0.9), reading(0.4)),
+        SiteReadings(Site("resid_post", 1), reading(0.8), reading(0.6)),
+    ),
+    ignores_positions=False,
+    claim=True,
+)
+
+
+def test_every_site_stands_beside_untrained_counters() -> None:
+    figure = readings_figure(FOUND)
+    untrained, mine = figure.data
+    assert list(mine.y) == ["L0 resid_pre", "L0 resid_post", "L1 resid_post"]
+    assert list(mine.x) == [0.5, 0.9, 0.8]
+    np.testing.assert_allclose(mine.error_x.arrayminus, 0.1)
+    np.testing.assert_allclose(mine.error_x.array, 0.05)
+    assert list(untrained.x) == [0.4, 0.6] * 3
+    assert figure.layout.shapes[0].x0 == 0.5  # chance
+    assert "best at L0 resid_post: 0.90" in figure.layout.meta["alt"]
+
+
+def test_the_shift_stands_beside_what_a_tokens_own_position_tells() -> None:
+    figure = readings_figure(FOUND, "shift", layer=0)
+    assert list(figure.data[1].x) == [0.3, 0.4]
+    assert figure.layout.shapes[0].x0 == 0.7
+    with pytest.raises(CountLensError, match="layer 2 was not looked at"):
+        readings_figure(FOUND, layer=2)
+
+
+def test_widgets_choose_among_what_was_read(open_page: Open, figures: Figures) -> None:
+    app = open_page("first-token", counter=shipped("mod10/ape-2L"))
+    (everything,) = figures(app)
+    app.selectbox(key="layers").select("1").run()
+    sites = figures(app)[0]["data"][1]["y"]
+    assert sites == [label for label in everything["data"][1]["y"] if label.startswith("L1")] != []
+    app.selectbox(key="read").select("shift").run()
+    assert "the shift: R²" in figures(app)[0]["layout"]["meta"]["alt"]
+
+
+def test_the_shift_of_a_counter_that_ignores_positions_is_a_sentence(open_page: Open, figures: Figures) -> None:
+    app = open_page("first-token", counter=shipped("mod10/lstm-1L"), read="shift")
+    assert "ignores position ids" in app.info[0].value
+    assert figures(app) == []

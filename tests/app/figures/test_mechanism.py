@@ -1,0 +1,58 @@
+"""Pictures of mechanism tests show the result's own numbers."""
+
+import math
+
+import pytest
+
+from app.figures.mechanisms import FAILED, HELD, claims_figure, places_figure, transplant_figure
+from app.figures.registry import figures_of
+from probes.inputs.rows import Interval
+from probes.mechanism.handbuilt import handbuilt_counter
+from probes.mechanism.transplants import StateIsCount
+from probes.mechanism.verdict import Mechanisms, mechanisms
+from training.tasks import make_task
+
+
+@pytest.fixture(scope="module")
+def result() -> Mechanisms:
+    return mechanisms(handbuilt_counter("first_position", make_task("mod5", bos=True)), pairs=64)
+
+
+def test_bars_are_the_claims_and_the_winner_is_blue(result: Mechanisms) -> None:
+    figure = claims_figure(result)
+    frame = result.to_frame()
+    bars = figure.data[0]
+    assert list(bars.x) == list(frame["accuracy"])
+    assert list(bars.error_x.arrayminus) == pytest.approx(list(frame["accuracy"] - frame["low"]))
+    blue = [name for name, colour in zip(frame["hypothesis"], bars.marker.color, strict=True) if colour == HELD]
+    assert set(blue) == {"first_position"}
+    assert set(bars.marker.color) == {HELD, FAILED}
+    nulls = {trace.name: list(trace.x) for trace in figure.data[1:]}
+    assert nulls["untrained counter"] == list(frame["untrained"])
+    assert "first_position explains" in figure.layout.meta["alt"]
+
+
+def test_the_map_has_every_place_that_was_tried(result: Mechanisms) -> None:
+    heat = places_figure(result).data[0]
+    table = {(x, y): heat.z[row][column] for row, y in enumerate(heat.y) for column, x in enumerate(heat.x)}
+    assert table["first_position: first", "L0 attn_out"] == 1
+    tried = sum(not math.isnan(value) for value in table.values())  # NaN where a variable cannot be
+    assert tried == len(result.searched)
+
+
+def test_transplants_are_drawn_as_they_came_out() -> None:
+    shares = [Interval(value, value - 0.05, value) for value in (1.0, 0.7, 0.8, 0.1, 0.0)]
+    whole, directions, rest, placebo, untrained = shares
+    result = StateIsCount("mod10", 10, whole, directions, rest, placebo, untrained, (9, 128))
+    bars = transplant_figure(result).data[0]
+    assert dict(zip(bars.customdata, bars.x, strict=True)) == {
+        "whole state": 1.0,
+        "9 directions of 128": 0.7,
+        "9 random directions": 0.1,
+        "whole state, untrained": 0.0,
+        "all but the 9: own count stays": 0.8,
+    }
+
+
+def test_the_registry_knows_them(result: Mechanisms) -> None:
+    assert len(figures_of(result)) == 2

@@ -1,0 +1,1 @@
+"""The paper's tables as data, our scores beside them, and the zoo that ships."""

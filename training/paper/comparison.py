@@ -1,0 +1,190 @@
+"""The paper's tables with ours beside them, cell by cell.
+
+A cell has an IND side and an OOD side. On each, the paper and we either both succeed, both fail, or differ; a whole
+cell agrees if both of its sides do. A table of best seeds is compared with our best, one of medians with our median.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from training.paper.agreement import Accuracy, Agreement, agreement
+from training.paper.differences import Difference, reason_for
+from training.paper.score_table import ScoreRow
+from training.paper.tables import PAPER_POLICY, PAPER_TABLES, PaperCell, Statistic, paper_cells
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our runs of a cell. Of several sizes or presets that answer it, the one with the best seed."""
+
+    name: str  # of the best seed
+    preset: str
+    width: int
+    heads: int | None
+    seeds: int
+    best: Accuracy  # of the seed with the best mean of IND and OOD
+    median: Accuracy  # of each side by itself
+
+    def of(self, statistic: Statistic) -> Accuracy:
+        """The numbers to set beside the paper's."""
+        return self.best if statistic == "best" else self.median
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """A cell of the paper and what we have for it."""
+
+    paper: PaperCell
+    ours: Ours | None  # None where we trained nothing
+    reason: str | None = None  # why it differs, where that is known
+
+    @property
+    def numbers(self) -> Accuracy | None:
+        """Ours, by the table's statistic."""
+        return None if self.ours is None else self.ours.of(self.paper.statistic)
+
+    @property
+    def ind(self) -> Agreement | None:
+        return None if self.numbers is None else agreement(self.numbers.ind, self.paper.ind)
+
+    @property
+    def ood(self) -> Agreement | None:
+        return None if self.numbers is None else agreement(self.numbers.ood, self.paper.ood)
+
+    @property
+    def differs(self) -> bool:
+        return "differ" in (self.ind, self.ood)
+
+
+class Share(NamedTuple):
+    """How many agree, of how many that we trained."""
+
+    agree: int
+    trained: int
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Agreement over many cells: on each side, and on both at once."""
+
+    ind: Share
+    ood: Share
+    cells: Share
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A table of the paper with ours beside it."""
+
+    name: str  # key of PAPER_TABLES
+    cells: tuple[ComparedCell, ...]
+
+    @property
+    def shares(self) -> Shares:
+        return _shares(self.cells)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Tables of the paper with ours beside them."""
+
+    tables: tuple[ComparedTable, ...]
+
+    @property
+    def cells(self) -> tuple[ComparedCell, ...]:
+        """Every cell once: of those that several tables repeat, the first."""
+        once: dict[Any, ComparedCell] = {}
+        for cell in (cell for table in self.tables for cell in table.cells):
+            paper = cell.paper
+            once.setdefault((paper.experiment, paper.width, paper.heads, paper.statistic), cell)
+        return tuple(once.values())
+
+    def shares(self, statistic: Statistic | None = None) -> Shares:
+        """Agreement over all tables, or those of one statistic, with every cell counted once."""
+        return _shares([cell for cell in self.cells if statistic in (None, cell.paper.statistic)])
+
+    @property
+    def differing(self) -> tuple[ComparedCell, ...]:
+        return tuple(cell for cell in self.cells if cell.differs)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line for each side of each cell of each table; `ours` is empty where nothing was trained."""
+        lines = [line for table in self.tables for cell in table.cells for line in _lines(cell)]
+        frame = pd.DataFrame(lines, columns=FRAME_COLUMNS)
+        return frame.astype({"width": "Int64", "heads": "Int64"})  # whole numbers, though some are missing
+
+
+def compare(
+    rows: Iterable[ScoreRow], differences: Sequence[Difference] = (), tables: Iterable[str] = PAPER_TABLES
+) -> Comparison:
+    """The paper's tables beside the runs of a score table. Runs under another position policy answer no cell."""
+    runs = [row for row in rows if row.policy == PAPER_POLICY]
+    return Comparison(
+        tuple(
+            ComparedTable(name, tuple(_compare_cell(cell, runs, differences) for cell in paper_cells(name)))
+            for name in tables
+        )
+    )
+
+
+def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Sequence[Difference]) -> ComparedCell:
+    cell = ComparedCell(paper, _ours([row for row in runs if paper.is_about(row.experiment, row.width, row.heads)]))
+    return ComparedCell(paper, cell.ours, reason_for(paper, differences) if cell.differs else None)
+
+
+def _ours(rows: list[ScoreRow]) -> Ours | None:
+    """Mixing seeds of different sizes would make a median of nothing: one size speaks for the cell."""
+    by_cell = groupby(sorted(rows, key=lambda row: row.cell), key=lambda row: row.cell)
+    variants = [list(seeds) for _, seeds in by_cell]
+    if not variants:
+        return None
+    seeds = max(variants, key=lambda variant: max(row.rank for row in variant))
+    best = max(seeds, key=lambda row: row.rank)
+    return Ours(
+        best.name,
+        best.preset,
+        best.width,
+        best.heads,
+        len(seeds),
+        Accuracy(best.ind, best.ood),
+        Accuracy(median(row.ind for row in seeds), median(row.ood for row in seeds)),
+    )
+
+
+def _shares(cells: Iterable[ComparedCell]) -> Shares:
+    trained = [cell for cell in cells if cell.ours is not None]
+    return Shares(
+        Share(sum(cell.ind != "differ" for cell in trained), len(trained)),
+        Share(sum(cell.ood != "differ" for cell in trained), len(trained)),
+        Share(sum(not cell.differs for cell in trained), len(trained)),
+    )
+
+
+FRAME_COLUMNS = [
+    *("table", "task", "bos", "architecture", "layers", "width", "heads", "causal", "train_length", "ood_length"),
+    *("statistic", "side", "paper", "ours", "agreement", "seeds", "preset", "run", "reason"),
+]
+
+
+def _lines(cell: ComparedCell) -> list[dict[str, Any]]:
+    paper, ours, numbers = cell.paper, cell.ours, cell.numbers
+    shared = {name: getattr(paper, name) for name in FRAME_COLUMNS[:11]} | {
+        "width": ours.width if ours else paper.width,
+        "heads": ours.heads if ours else paper.heads,
+        "seeds": ours.seeds if ours else 0,
+        "preset": ours.preset if ours else None,
+        "run": ours.name if ours else None,
+    }
+    lines = []
+    for side, found in (("ind", cell.ind), ("ood", cell.ood)):
+        lines.append(
+            shared
+            | {"side": side, "paper": getattr(paper, side), "ours": getattr(numbers, side, None), "agreement": found}
+            | {"reason": cell.reason if found == "differ" else None}
+        )
+    return lines

@@ -1,0 +1,81 @@
+"""Why we differ from the paper, where that is known: a file beside a score table, `differences.toml`.
+
+    [[difference]]
+    task = "mod10"
+    architecture = ["s4", "mamba"]  # one value, or several
+    layers = 1
+    reason = "one layer was trained too briefly to find a period of ten"
+
+A difference speaks for the cells that have all of the values it gives; what it leaves out may be anything. Of
+several that speak for a cell the first is taken.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.border import IN_FILE, convert, read_toml
+from models.errors import CountLensError, unknown
+from training.paper.tables import PaperCell
+
+FILE = "differences.toml"
+KEYS = (
+    *("task", "bos", "architecture", "layers", "width", "heads", "causal", "train_length", "ood_length"),
+    "statistic",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A reason, and the cells that it is for."""
+
+    reason: str
+    values: dict[str, tuple[Any, ...]]  # by field of PaperCell: what the cell's may be
+
+    def is_for(self, cell: PaperCell) -> bool:
+        """Whether the reason speaks for a cell."""
+        return all(getattr(cell, key) in allowed for key, allowed in self.values.items())
+
+
+def read_differences(path: Path) -> list[Difference]:
+    """The reasons in a file; none where there is no file."""
+    if not path.is_file():
+        return []
+    content = read_toml(path)
+    entries = content.pop("difference", [])
+    if content or not isinstance(entries, list):
+        raise CountLensError(f"{path} holds {', '.join(content) or 'no list'}: it takes only [[difference]] tables")
+    return [_parse(entry, f"{path}, difference {number}") for number, entry in enumerate(entries, 1)]
+
+
+def reason_for(cell: PaperCell, differences: Sequence[Difference]) -> str | None:
+    """The first reason that speaks for a cell; None where none does."""
+    return next((difference.reason for difference in differences if difference.is_for(cell)), None)
+
+
+def stale_values(differences: Iterable[Difference], differing: Sequence[PaperCell]) -> list[str]:
+    """What the reasons name that no longer differs: each a line to mend in the file.
+
+    Every value of every reason must be that of a differing cell which the reason is for.
+    """
+    stale = []
+    for difference in differences:
+        cells = [cell for cell in differing if difference.is_for(cell)]
+        for key, allowed in difference.values.items():
+            gone = set(allowed) - {getattr(cell, key) for cell in cells}
+            stale += [f"{key} = {value!r} of {difference.reason!r}" for value in allowed if value in gone]
+    return stale
+
+
+def _parse(entry: object, where: str) -> Difference:
+    values: dict[str, Any] = dict(entry) if isinstance(entry, dict) else {}
+    reason = values.pop("reason", None)
+    if not isinstance(reason, str) or not reason.strip() or not values:
+        raise CountLensError(f"{where}: give a reason, and at least one of {', '.join(KEYS)}")
+    for key in values:
+        if key not in KEYS:
+            raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
+    lists = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
+    hint = tuple[str | bool | int, ...]
+    return Difference(reason, {key: convert(key, value, hint, IN_FILE) for key, value in lists.items()})

@@ -1,0 +1,194 @@
+"""The scores of many runs as one CSV file, a line a run: what the zoo ships and the paper's tables are set beside."""
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.atomic import write_text
+from models.border import read_text
+from models.errors import CountLensError
+from models.header import read_info
+from training.config import architecture_name
+from training.paper.tables import Experiment
+
+if TYPE_CHECKING:
+    from training.run.folder import RunFolder
+
+MAX_BYTES = 64 * 2**20  # of a score table
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One finished run: what it was, and how well it counts."""
+
+    name: str  # as mod10/ape-2L/seed0
+    task: str
+    bos: bool
+    architecture: str  # positional scheme of a transformer, family of a recurrent counter
+    layers: int
+    width: int
+    heads: int | None  # None for a recurrent counter
+    causal: bool
+    train_length: int
+    ood_length: int
+    policy: str  # position policy
+    preset: str
+    seed: int
+    ind: float  # percent
+    ood: float  # percent
+    last_ind: float  # percent, of the last checkpoint: no choice was made on the rows that it is scored on
+    last_ood: float
+    best_step: int  # of the checkpoint that `ind` and `ood` are of
+    steps: int
+    seconds: float  # spent on training
+
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment(
+            self.task, self.bos, self.architecture, self.layers, self.causal, self.train_length, self.ood_length
+        )
+
+    @property
+    def cell(self) -> str:
+        return cell_of(self.name)
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Larger is better: by the mean of IND and OOD, and of equal ones the lower seed."""
+        return self.ind + self.ood, -self.seed
+
+
+def cell_of(name: str) -> str:
+    """A run's name without its seed: runs that differ in nothing else share it.
+
+    >>> cell_of("mod10/ape-2L/seed0"), cell_of("demo")
+    ('mod10/ape-2L', 'demo')
+    """
+    return re.sub(r"(?<=.)/seed\d+$", "", name)
+
+
+def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
+    """The line of a finished run."""
+    if not run.finished:
+        raise CountLensError(f"{run.path} is not finished: go on with `countlens train --resume {run.path}`")
+    config, info, metrics = run.config(), read_info(run.best), run.metrics()
+    data, model = config.data, config.model
+    scored = all({"ind", "ood"} <= scores.keys() for scores in (info.scores, info.last_scores))
+    if not metrics or not scored or info.step is None:
+        raise CountLensError(f"{run.path} has no scores: train it again")
+    return ScoreRow(
+        name=name,
+        task=data.task,
+        bos=data.bos,
+        architecture=architecture_name(model),
+        layers=_known(model.n_layers, run),
+        width=_known(model.d_model, run),
+        heads=model.n_heads if model.family == "transformer" else None,
+        causal=model.causal,
+        train_length=_known(data.train_length, run),
+        ood_length=_known(data.ood_length, run),
+        policy=data.policy,
+        preset=config.preset,
+        seed=config.seed,
+        ind=round(info.scores["ind"], 4),
+        ood=round(info.scores["ood"], 4),
+        last_ind=round(info.last_scores["ind"], 4),
+        last_ood=round(info.last_scores["ood"], 4),
+        best_step=info.step,
+        steps=_known(config.optimiser.steps, run),
+        seconds=round(metrics[-1]["seconds"], 1),
+    )
+
+
+def merge_scores(*tables: Iterable[ScoreRow]) -> list[ScoreRow]:
+    """All runs, in one order; of two with one name the later is taken."""
+    by_name = {row.name: row for table in tables for row in table}
+    return sorted(by_name.values(), key=_order)
+
+
+def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
+    """Writes the whole table or nothing."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([_written(value) for value in astuple(row)] for row in merge_scores(rows))
+    write_text(path, text.getvalue())
+
+
+def read_scores(path: Path) -> list[ScoreRow]:
+    """The runs of a table that `write_scores` wrote; further columns are left aside."""
+    try:
+        reader = csv.DictReader(StringIO(read_text(path, MAX_BYTES), newline=""))
+        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+        if missing:
+            raise CountLensError(
+                f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}: "
+                "write it again with `countlens ship`, or read the runs themselves with --runs"
+            )
+        return [_parse(line, f"{path}, line {reader.line_num}") for line in reader]
+    except csv.Error as error:
+        raise CountLensError(f"cannot read {path}: {error}") from error
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("must be 0 or 1")
+    return text == "1"
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("must be a number")
+    return number
+
+
+COLUMNS = [field.name for field in fields(ScoreRow)]
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    str: _text,
+    bool: _flag,
+    int: int,
+    float: _number,
+    int | None: lambda text: int(text) if text else None,
+}
+
+
+def _parse(line: Mapping[str, str | None], where: str) -> ScoreRow:
+    values = {}
+    for field in fields(ScoreRow):
+        got = line[field.name]
+        try:
+            values[field.name] = _PARSERS[field.type](got or "")
+        except ValueError as error:
+            raise CountLensError(f"{where}: {field.name} is {got!r}: {error}") from error
+    return ScoreRow(**values)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _order(row: ScoreRow) -> tuple[Any, ...]:
+    """By what the run was, with seed 10 after seed 9."""
+    size = (row.layers, row.width, row.heads or 0, not row.causal, row.train_length, row.ood_length)
+    return (row.task, row.bos, row.architecture, *size, row.policy, row.preset, row.seed, row.name)
+
+
+def _known(value: int | None, run: "RunFolder") -> int:
+    """A value that every run's config has, because it was resolved before the run began."""
+    if value is None:
+        raise CountLensError(f"{run.path}/config.json is not resolved: it was not written by a training run")
+    return value

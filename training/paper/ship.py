@@ -1,0 +1,128 @@
+"""From a sweep to a zoo: the best seed of each cell as a folder, all seeds as scores, and a card.
+
+A manifest is a JSONL file with a line a run, `{"index": 0, "name": "mod10/ape-2L/seed0", "config": {...}}`; the run's
+folder is its name beside the manifest. A kill leaves a zoo that works: a counter is copied whole before the one that it
+replaces goes, and the scores and the card are written last.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.atomic import atomic_path, remove_unfinished, write_text
+from models.errors import CountLensError
+from models.find import CHECKPOINT, find_snapshots, named_counters
+from training.config import TrainConfig
+from training.paper.card import card
+from training.paper.score_table import ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
+from training.run.folder import RunFolder
+from training.sweep.grid import SweepRun
+from training.sweep.manifest import Manifest
+
+SCORES, CARD = "scores.csv", "README.md"
+FILES = ("config.json", "metrics.jsonl", CHECKPOINT)  # the checkpoint last: with it a folder becomes a counter
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What a manifest gives: which runs to ship, and which there are not."""
+
+    manifest: Path
+    out: Path
+    rows: tuple[ScoreRow, ...]  # of every finished run
+    best: tuple[ScoreRow, ...]  # of each cell
+    left_out: dict[str, str]  # run by name: why it is not there
+    size: int  # bytes of the zoo, once shipped
+
+    def folder(self, name: str) -> Path:
+        """Where a run is."""
+        return self.manifest.parent / name
+
+
+def plan_shipment(manifest: Path, out: Path) -> Shipment:
+    """What shipping would do; nothing is written yet."""
+    if out.resolve() == manifest.parent.resolve():
+        raise CountLensError(
+            f"{out} holds the sweep's own runs, and shipping keeps one seed of each: name another --out"
+        )
+    rows, left_out = [], {}
+    for planned in Manifest.read(manifest).runs:
+        try:
+            rows.append(_score(planned, manifest.parent / planned.name))
+        except CountLensError as error:
+            left_out[planned.name] = str(error)
+    best: dict[str, ScoreRow] = {}
+    for row in merge_scores(rows):
+        if row.cell not in best or row.rank > best[row.cell].rank:
+            best[row.cell] = row
+    files = [file for row in best.values() for file in _files(manifest.parent / row.name)]
+    files += [
+        file for name, path in named_counters((out,)) if cell_of(name) not in best for file in _files(path.parent)
+    ]
+    size = sum(file.stat().st_size for file in files)
+    return Shipment(manifest, out, tuple(merge_scores(rows)), tuple(best.values()), left_out, size)
+
+
+def ship(shipment: Shipment, max_mb: float) -> None:
+    """Copies the best seeds, removes those that they replace, and writes scores and card for all that is in the zoo."""
+    if not shipment.best:
+        raise CountLensError(f"no run of {shipment.manifest} is finished: go on with the sweep, then ship")
+    if shipment.size > max_mb * MB:
+        raise CountLensError(
+            f"the zoo would take {shipment.size / MB:.1f} MB, more than --max-mb {max_mb:g}: "
+            "ship narrower counters or fewer snapshots, or allow more"
+        )
+    out = shipment.out
+    if out.is_dir():
+        remove_unfinished(out)
+    earlier = read_scores(out / SCORES) if (out / SCORES).is_file() else []
+    for row in shipment.best:
+        _copy(shipment.folder(row.name), out / row.name)
+        _remove_other_seeds(out, row)
+    cells = {cell_of(name) for name, _ in named_counters((out,))}
+    new = {row.cell for row in shipment.rows}
+    rows = merge_scores([row for row in earlier if row.cell in cells - new], shipment.rows)
+    write_scores(out / SCORES, rows)
+    write_text(out / CARD, card(out, rows))
+
+
+def _score(planned: SweepRun, folder: Path) -> ScoreRow:
+    """The scores of a planned run, if it is finished and is what was planned."""
+    if not (folder / "config.json").is_file():
+        raise CountLensError("not begun")
+    run = RunFolder.open(folder)
+    if not run.finished:
+        raise CountLensError("not finished")
+    if _recipe(run.config()) != _recipe(planned.config):
+        raise CountLensError("trained with another recipe than the manifest's")
+    return score_of_run(run, planned.name)
+
+
+def _recipe(config: TrainConfig) -> tuple[object, ...]:
+    """What decides the weights; where a run was trained and what it wrote down does not."""
+    return config.preset, config.seed, config.data, config.model, config.optimiser
+
+
+def _files(folder: Path) -> list[Path]:
+    """What is shipped of a run: its snapshots first, its checkpoint last. Links that lead out of it stay behind."""
+    snapshots = find_snapshots(folder, follow_links=False).by_step.values()
+    return [*snapshots, *(folder / name for name in FILES if (folder / name).is_file())]
+
+
+def _copy(run: Path, target: Path) -> None:
+    files = [file.relative_to(run) for file in _files(run)]
+    for file in files:
+        with atomic_path(target / file) as unfinished:
+            shutil.copyfile(run / file, unfinished)
+    for file in _files(target):
+        if file.relative_to(target) not in files:  # of what was shipped here before
+            file.unlink()
+
+
+def _remove_other_seeds(out: Path, row: ScoreRow) -> None:
+    for folder in sorted((out / row.cell).glob("seed*")):
+        name = folder.relative_to(out).as_posix()
+        if folder.is_dir() and cell_of(name) == row.cell != row.name != name:
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # first: what is left of the folder is no counter
+            shutil.rmtree(folder)

@@ -1,0 +1,1 @@
+"""A run: its loop, its folder, its state for --resume, its device."""

@@ -1,0 +1,34 @@
+"""Where the numbers of a run go while it trains: metrics.jsonl always, TensorBoard on request."""
+
+from typing import Any
+
+from models.errors import CountLensError
+from training.run.folder import RunFolder
+
+
+class MetricsWriter:
+    """Writes one line an evaluation."""
+
+    def __init__(self, run: RunFolder, tensorboard: bool, purge_step: int) -> None:
+        self._run = run
+        self._events: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise CountLensError("TensorBoard is not installed: pip install 'countlens[tensorboard]'") from error
+            self._events = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge_step)
+
+    def __enter__(self) -> "MetricsWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._events is not None:
+            self._events.close()
+
+    def write(self, numbers: dict[str, float | int], by_position: dict[str, list[float | None]]) -> None:
+        """Adds an evaluation: its numbers, and the accuracy at each position of each split."""
+        self._run.append_metrics({**numbers, "by_position": by_position})
+        if self._events is not None:
+            for name in numbers.keys() - {"step"}:
+                self._events.add_scalar(name, numbers[name], numbers["step"])
