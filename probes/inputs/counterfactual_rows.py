@@ -8,7 +8,6 @@ from models.errors import CountLensError
 from probes.result import NotApplicable
 from training.policies import count_offsets
 from training.tasks import Task
-from training.tasks.selective import Selective
 
 TokenIds = Int[Tensor, "batch pos"]
 
@@ -56,13 +55,18 @@ def bring(
     return exchanged
 
 
-def kind_counts(token_ids: TokenIds, task: Selective) -> Int[Tensor, "batch n_kinds"]:
+def kinds_with_room(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch n_kinds"]:
+    """The kinds of which a row may have one token more."""
+    most = token_ids.shape[1] if task.most_of_kind is None else task.most_of_kind
+    return kind_counts(token_ids, task) < most
+
+
+def kind_counts(token_ids: TokenIds, task: Task) -> Int[Tensor, "batch n_kinds"]:
     """How often each kind occurs in a row."""
-    return (token_ids[:, task.prefix :, None] == torch.arange(task.n_kinds)).sum(1)
+    return (token_ids[:, task.prefix :, None] == torch.tensor(task.vocab.encode(task.kinds))).sum(1)
 
 
-def repeated(token_ids: TokenIds, task: Selective) -> Bool[Tensor, "batch pos"]:
+def repeated(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch pos"]:
     """Where a row has a token whose kind occurs elsewhere in it too."""
-    kinds = token_ids.clamp(max=task.n_kinds - 1)  # bos is no kind
-    often = kind_counts(token_ids, task).gather(1, kinds) > 1
+    often = (token_ids[:, :, None] == token_ids[:, None, task.prefix :]).sum(2) > 1
     return often & (torch.arange(token_ids.shape[1]) >= task.prefix)

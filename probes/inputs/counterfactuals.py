@@ -27,16 +27,13 @@ from probes.inputs.counterfactual_rows import (
     choose,
     counted_rows,
     kind_counts,
+    kinds_with_room,
     n_counted,
     n_shifts,
     repeated,
 )
-from probes.inputs.equal_tokens import counted_token
 from probes.result import NotApplicable, task_of_counter
 from training.tasks import BOS, NOT_SCORED, Task
-from training.tasks.modular import Modular
-from training.tasks.selective import Selective
-from training.tasks.shifted_start import ShiftedStart
 
 VARIABLES = ("shift", "positions", "bos", "start", "length", "tokens", "labels")
 
@@ -133,24 +130,24 @@ def shift(task: Task, max_position: int, batch: int, seed: int, length: int | No
         )
     here = torch.randint(room, (batch,), generator=generator)
     distance = torch.arange(room) - here[:, None]
-    there = choose(distance % (task.base if isinstance(task, Modular) else room) != 0, generator)
+    there = choose(distance % (task.period or room) != 0, generator)
     clean, corrupted = (_inputs(task, token_ids, shifts) for shifts in (here, there))
     return _pair("shift", task, clean, corrupted, ("shift", "positions"))
 
 
 def start(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
     """Another start number: every count moves with it."""
-    if not isinstance(task, ShiftedStart):
-        raise NotApplicable(f"rows of {task.name} have no start number")
     counted = n_counted(task, length)
-    choices = task.last_start(counted) - task.first_start + 1
-    if choices < 2:
-        raise NotApplicable(f"rows of {task.name} with {counted} counted tokens all start at {task.first_start}")
+    starts = task.starts(counted)
+    if not task.start_tokens:
+        raise NotApplicable(f"rows of {task.name} have no start number")
+    if len(starts) < 2:
+        raise NotApplicable(f"rows of {task.name} with {counted} counted tokens have fewer than two start numbers")
     generator = torch.Generator().manual_seed(seed)
     token_ids = counted_rows(task, counted, batch, generator)
     other = token_ids.clone()
-    step = torch.randint(1, choices, (batch,), generator=generator)
-    other[:, 0] = task.first_start + (token_ids[:, 0] - task.first_start + step) % choices
+    step = torch.randint(1, len(starts), (batch,), generator=generator)
+    other[:, 0] = starts[0] + (token_ids[:, 0] - starts[0] + step) % len(starts)
     shifts = _shifts(task, token_ids, max_position, generator)
     return _pair("start", task, _inputs(task, token_ids, shifts), _inputs(task, other, shifts), ("start", "labels"))
 
@@ -159,8 +156,7 @@ def one_more(task: Task, max_position: int, batch: int, seed: int, length: int |
     """One token more at the front, after bos or the start number: the others keep their PIDs, and counts grow."""
     generator = torch.Generator().manual_seed(seed)
     longer = counted_rows(task, n_counted(task, length), batch, generator)
-    if isinstance(task, Selective):  # of a kind that comes again, or no count would change
-        longer = bring(longer, repeated(longer, task), task.prefix, generator)
+    longer = bring(longer, repeated(longer, task), task.prefix, generator)  # or no count might change
     shifts = _shifts(task, longer, max_position, generator)
     shorter = torch.cat([longer[:, : task.prefix], longer[:, task.prefix + 1 :]], 1)
     clean, corrupted = _inputs(task, shorter, shifts + 1), _inputs(task, longer, shifts)
@@ -176,7 +172,7 @@ def one_fewer(task: Task, max_position: int, batch: int, seed: int, length: int 
 
 def swap(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
     """One token is of another kind, in one column for all rows: the last token counts one more or one fewer."""
-    if not isinstance(task, Selective) or task.n_kinds < 2:
+    if len(task.kinds) < 2:
         raise NotApplicable(f"{task.name} does not count kinds of tokens apart")
     generator = torch.Generator().manual_seed(seed)
     row = counted_rows(task, n_counted(task, length), batch, generator)
@@ -186,10 +182,10 @@ def swap(task: Task, max_position: int, batch: int, seed: int, length: int | Non
     alike[:, last] = False
     column = int(torch.randint(task.prefix, last, (), generator=generator))
     row = bring(row, alike, column, generator)
-    counts = kind_counts(row, task)
-    other_kind = torch.arange(task.n_kinds) != row[:, -1:]
+    kind_ids = torch.tensor(task.vocab.encode(task.kinds))
+    other_kind = kind_ids != row[:, -1:]
     other = row.clone()
-    other[:, column] = choose(other_kind & (counts < task.max_count), generator)
+    other[:, column] = kind_ids[choose(other_kind & kinds_with_room(row, task), generator)]
     shifts = _shifts(task, row, max_position, generator)
     more, fewer = _inputs(task, row, shifts), _inputs(task, other, shifts)
     first_more = torch.rand(batch, generator=generator) < 0.5
@@ -214,10 +210,9 @@ def bos_replaced(task: Task, max_position: int, batch: int, seed: int, length: i
     generator = torch.Generator().manual_seed(seed)
     token_ids = counted_rows(task, n_counted(task, length) - 1, batch, generator)
     other = token_ids.clone()
-    other[:, 0] = task.vocab.id(counted_token(task))
-    if isinstance(task, Selective):  # a kind that comes again, and not too often
-        counts = kind_counts(token_ids, task)
-        other[:, 0] = choose((counts > 0) & (counts < task.max_count), generator)
+    # A kind that comes again, and not too often.
+    kind = choose((kind_counts(token_ids, task) > 0) & kinds_with_room(token_ids, task), generator)
+    other[:, 0] = torch.tensor(task.vocab.encode(task.kinds))[kind]
     shifts = _shifts(task, token_ids, max_position, generator)
     clean, corrupted = _inputs(task, token_ids, shifts), _inputs(replace(task, bos=False), other, shifts)
     return _pair("bos_replaced", task, clean, corrupted, ("bos", "length", "labels"))
@@ -242,7 +237,7 @@ def _pair(
     changes: tuple[str, ...],
     shared: tuple[int, int] | None = None,
 ) -> Pair:
-    has = {"bos": task.bos, "start": isinstance(task, ShiftedStart)}
+    has = {"bos": task.bos, "start": task.start_tokens > 0}
     holds = tuple(variable for variable in VARIABLES if variable not in changes and has.get(variable, True))
     return Pair(name, task, clean, corrupted, changes, holds, shared or (task.prefix, task.prefix))
 

@@ -11,37 +11,24 @@ from models.errors import CountLensError
 from probes.reading.periods import LEAST_ROUNDS
 from probes.result import NotApplicable
 from probes.sites import Site, site_activations
-from training.tasks import BOS, Task
-from training.tasks.shifted_start import ShiftedStart
+from training.tasks import Task
 
 USUAL_PIDS = 128
 
 
-def prefix_of(task: Task) -> list[str]:
-    """What a task puts before the tokens that it counts: bos, or the smallest start number."""
-    start = [str(task.first_start)] if isinstance(task, ShiftedStart) else []
-    return [BOS] * task.bos + start
-
-
 def first_tested(task: Task) -> int:
     """The first of the equal tokens that is tested: not the row's first."""
-    return 0 if prefix_of(task) else 1
-
-
-def counted_token(task: Task) -> str:
-    """The token that a task counts; the first kind where it counts several."""
-    return "a" if "a" in task.vocab.tokens else "0"
+    return 0 if task.prefix else 1
 
 
 def equal_token_activations(
     counter: Counter, task: Task, pids: Int[np.ndarray, "pos"], sites: Sequence[Site], token: str
 ) -> dict[Site, Float[np.ndarray, "pos _"]]:
     """What a counter computes at equal tokens at these PIDs, after the task's prefix."""
-    prefix = prefix_of(task)
-    tokens = torch.tensor([task.vocab.encode([*prefix, *[token] * len(pids)])], device=counter.device)
-    position_ids = torch.arange(int(pids[0]) - len(prefix), int(pids[-1]) + 1, device=counter.device)[None]
+    tokens = torch.tensor([task.vocab.encode([*task.prefix_tokens, *[token] * len(pids)])], device=counter.device)
+    position_ids = torch.arange(int(pids[0]) - task.prefix, int(pids[-1]) + 1, device=counter.device)[None]
     rows = site_activations(counter, tokens, position_ids, sites)
-    return {site: row[0, len(prefix) :] for site, row in rows.items()}
+    return {site: row[0, task.prefix :] for site, row in rows.items()}
 
 
 def contiguous_pids(counter: Counter, pids: Sequence[int] | None, n_prefix: int) -> Int[np.ndarray, "pos"]:

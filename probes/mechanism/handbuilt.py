@@ -3,6 +3,8 @@
 `save_counter(path, counter, counter.info)` keeps one with what it says of itself.
 """
 
+import torch
+
 from models.errors import CountLensError, unknown
 from models.families import config_to_dict, family_of
 from models.handbuilt import MECHANISMS, Variable, first_position_counter, mean_position_counter
@@ -10,7 +12,6 @@ from models.header import CheckpointInfo
 from models.transformer import Transformer
 from probes.result import NotApplicable, task_of_counter
 from training.tasks import BOS, Task, task_settings
-from training.tasks.modular import Modular
 
 POLICY = "shifted"  # exact under every shift, not under gaps between PIDs
 
@@ -19,9 +20,10 @@ def handbuilt_counter(mechanism: str, task: Task, max_position: int = 128) -> Tr
     """A counter of a modular task with weights set by formula; its `info` says so, and which mechanism it has."""
     if mechanism not in MECHANISMS:
         raise unknown("mechanism", mechanism, MECHANISMS)
-    if not isinstance(task, Modular):
+    if task.period is None:
         raise CountLensError(f"{task.name} is not modular counting: hand-built counters are of mod2, mod3, ..., mod10")
-    labels = _labels(task)
+    # The label at each distance from the row's first token, modulo the base.
+    labels = task.answer_ids(torch.arange(task.period) - task.prefix).tolist()
     if mechanism == "mean_position":
         counter = mean_position_counter(labels, task.vocab.size, max_position)
     elif task.bos:
@@ -46,15 +48,6 @@ def handbuilt_variables(counter: Transformer) -> dict[str, Variable]:
     """Where a hand-built counter, also one that was saved and loaded, holds the variables of its algorithm."""
     task, _ = task_of_counter(counter)
     mechanism = (counter.info.training if counter.info else {}).get("handbuilt")
-    if mechanism is None or not isinstance(task, Modular):
+    if mechanism is None or task.period is None:
         raise NotApplicable("this counter was trained, not built by hand: nobody knows where its variables are")
-    return MECHANISMS[mechanism].variables(task.base)
-
-
-def _labels(task: Modular) -> list[int]:
-    """The label at each distance from the row's first token, modulo the base.
-
-    >>> _labels(Modular(base=3)), _labels(Modular(base=3, bos=True))
-    ([1, 2, 3], [3, 1, 2])
-    """
-    return [task.vocab.id(str((distance - task.prefix) % task.base + 1)) for distance in range(task.base)]
+    return MECHANISMS[mechanism].variables(task.period)

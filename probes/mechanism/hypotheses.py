@@ -12,7 +12,6 @@ what the counter should answer, if it works that way. Some hypotheses also say w
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -20,8 +19,6 @@ from models.counter import Counter
 from models.transformer import Transformer
 from probes.result import NotApplicable
 from training.tasks import NOT_SCORED, Task
-from training.tasks.modular import Modular
-from training.tasks.selective import Selective, SelectiveModular
 
 Values = Float[Tensor, "query"]
 WHOLE = 0.1  # how near to a whole number an outcome must be to say anything
@@ -161,35 +158,29 @@ SELECTIVE: dict[str, Hypothesis] = {
 }
 
 
+HYPOTHESES = {"modular": MODULAR, "selective": SELECTIVE}  # by the form of counting
+
+
 def hypotheses_of(counter: Counter, task: Task) -> dict[str, Hypothesis]:
     """The algorithms that a counter of this task might have."""
     if not isinstance(counter, Transformer) or not counter.cfg.causal:
         raise NotApplicable("these hypotheses are about causal attention")
-    if isinstance(task, Modular):
-        return MODULAR
-    if isinstance(task, Selective):
-        return SELECTIVE
-    raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for modular and selective counting")
+    if task.form not in HYPOTHESES:
+        stated = " and ".join(HYPOTHESES)
+        raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {stated} counting")
+    return HYPOTHESES[task.form]
 
 
 def answer_ids(task: Task, outcome: Values) -> Int[Tensor, "query"]:
     """The token that says this outcome; NOT_SCORED where it is no whole number, or no answer of the task.
 
-    >>> task = Modular(base=3)
+    >>> import torch
+    >>> from training.tasks import make_task
+    >>> task = make_task("mod3")
     >>> task.vocab.decode(answer_ids(task, torch.tensor([0.0, 4.0, -1.0])).tolist())
     ['1', '2', '3']
     """
     whole = outcome.round()
-    number = whole.long()
-    if isinstance(task, Modular):
-        number, known = (number - task.prefix) % task.base + 1, torch.ones_like(number, dtype=torch.bool)
-    else:
-        assert isinstance(task, Selective)
-        known = (number >= 0) & (number < task.max_count)
-        number = number % task.base if isinstance(task, SelectiveModular) else number
-    largest = int(number.max().clamp(min=0)) if len(number) else 0
-    # One token a number, so a table: out of range numbers are masked below.
-    names = [str(value) for value in range(largest + 1)]
-    table = torch.tensor([task.vocab.id(name) if name in task.vocab.tokens else NOT_SCORED for name in names])
-    said = table.to(number.device)[number.clamp(0, largest)]
-    return said.where(known & ((outcome - whole).abs() < WHOLE), NOT_SCORED)
+    before = task.prefix if task.period else 0  # of modular counting the outcome is a distance, and bos is part of it
+    answers = task.answer_ids(whole.long() - before)
+    return answers.where((outcome - whole).abs() < WHOLE, NOT_SCORED)

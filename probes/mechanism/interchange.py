@@ -26,8 +26,6 @@ from probes.inputs.counterfactual_rows import counted_rows, n_shifts
 from probes.inputs.rows import evaluating
 from probes.mechanism.hypotheses import Hypothesis, Query, Rows, Variable, answer_ids
 from training.tasks import NOT_SCORED, Task
-from training.tasks.modular import Modular
-from training.tasks.selective import Selective
 
 Basis = Float[Tensor, "d rank"]
 Projector = Float[Tensor, "d d"]  # takes a displacement to what of it belongs to one variable
@@ -124,9 +122,9 @@ class Pairs:
 
 def draw_rows(task: Task, max_position: int, rows: int, generator: torch.Generator, device: torch.device) -> Rows:
     """Rows of a length and with shifts as in training; of modular counting, no more than three rounds."""
-    counted = min(task.train_length, ROUNDS * task.base) if isinstance(task, Modular) else task.train_length
+    counted = min(task.train_length, ROUNDS * (task.period or task.train_length))
     token_ids = counted_rows(task, counted, rows, generator)
-    if isinstance(task, Selective):
+    if len(task.kinds) > 1:
         token_ids = _with_kind(token_ids)
     shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows, 1), generator=generator)
     position_ids = shifts + torch.arange(token_ids.shape[1])
@@ -175,7 +173,7 @@ def asked(task: Task, rows: Rows) -> Bool[Tensor, "row pos"]:
     """
     column = torch.arange(rows.token_ids.shape[1], device=rows.token_ids.device)
     wanted = (column > task.prefix).expand(rows.token_ids.shape)
-    if isinstance(task, Selective):
+    if len(task.kinds) > 1:
         wanted = wanted & (rows.token_ids == KIND)
     return wanted
 

@@ -24,7 +24,6 @@ from probes.mechanism.hypotheses import Hypothesis, Variable, answer_ids, hypoth
 from probes.mechanism.interchange import Pairs, Place, Swapper, draw_pairs, may_hold, places_of, variable_directions
 from probes.result import Result, Verdict, task_of_counter
 from training.tasks import Task
-from training.tasks.modular import Modular
 
 SEARCH_PAIRS = 96  # on which places are sought
 FIT_ROWS = 256  # to whose tokens the directions of variables are fitted
@@ -252,6 +251,5 @@ def _claims(name: str, one: Hypothesis, examined: _Examination, null: _Examinati
 
 def _papers_claim(counter: Transformer, task: Task) -> str | None:
     """The algorithm that the paper ascribes to such counters: ape and sine on mod 10, all on selective counting."""
-    if not isinstance(task, Modular):
-        return PAPER["selective"]
-    return PAPER["modular"] if counter.cfg.position in ("ape", "sine") and not task.bos else None
+    is_exception = task.period and (task.bos or counter.cfg.position not in ("ape", "sine"))
+    return None if is_exception else PAPER[task.form]

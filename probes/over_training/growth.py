@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from models.checkpoint import load_counter
-from probes.inputs.equal_tokens import contiguous_pids, counted_token, equal_token_activations, prefix_of
+from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations
 from probes.over_training.dynamics import Run, snapshots
 from probes.result import Result, Verdict, task_of_counter
 from probes.sites import Site
@@ -113,8 +113,8 @@ def pca_growth(run: Run, site: Site, pids: Sequence[int] | None = None) -> PcaGr
     for path in found.values():
         counter = load_counter(path)
         task, _ = task_of_counter(counter)
-        places = contiguous_pids(counter, pids, len(prefix_of(task)))
-        x = equal_token_activations(counter, task, places, [site], counted_token(task))[site].astype(np.float64)
+        places = contiguous_pids(counter, pids, task.prefix)
+        x = equal_token_activations(counter, task, places, [site], task.kinds[0])[site].astype(np.float64)
         states.append(x - x.mean(0))
     components = np.linalg.svd(states[-1], full_matrices=False)[2][:DIMENSIONS]
     coordinates = np.array([x @ components.T for x in states])

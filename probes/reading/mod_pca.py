@@ -24,12 +24,11 @@ from sklearn.decomposition import PCA
 
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.inputs.equal_tokens import contiguous_pids, counted_token, equal_token_activations, first_tested, prefix_of
+from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, first_tested
 from probes.reading.periods import ALPHA, CONSTANT, LEAST_ROUNDS, PERMUTATIONS, Periods, cluster_score, find_period
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
 from training.tasks import Task
-from training.tasks.modular import Modular
 
 CLEAR = 0.5  # clusters that explain half of the variance or more can be seen; below, they overlap
 GENERALISES = 90.0  # percent OOD
@@ -207,8 +206,8 @@ def mod_pca(
     By default at PIDs 0..127, or as far as the counter's go, of the token that its task counts, for moduli 2..20.
     """
     task, _ = task_of_counter(counter)
-    counted = counted_token(task) if token is None else token
-    places = contiguous_pids(counter, pids, len(prefix_of(task)))
+    counted = task.kinds[0] if token is None else token
+    places = contiguous_pids(counter, pids, task.prefix)
     chosen = list(sites_of(counter) if sites is None else sites)
     if not chosen:
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
@@ -232,10 +231,10 @@ def base_score(counter: Counter, seed: int = 0) -> float:
     base: int | None = getattr(task, "base", None)
     if base is None:
         raise NotApplicable(f"{task.name} has no base, so no modulus is expected of its positions")
-    places, sites = contiguous_pids(counter, None, len(prefix_of(task))), sites_of(counter, ["resid_post"])
+    places, sites = contiguous_pids(counter, None, task.prefix), sites_of(counter, ["resid_post"])
     if len(places) - 1 < LEAST_ROUNDS * base:
         raise NotApplicable(f"{len(places)} positions hold fewer than {LEAST_ROUNDS} rounds of {base}")
-    activations = equal_token_activations(counter, task, places, sites, counted_token(task))
+    activations = equal_token_activations(counter, task, places, sites, task.kinds[0])
     return float(np.mean([cluster_score(x[first_tested(task) :], base) for x in activations.values()]))
 
 
@@ -280,7 +279,7 @@ def between_clusters(x: Float[np.ndarray, "pos d"], modulus: int) -> float:
 def paper_claim(counter: Counter, task: Task) -> bool | None:
     """What the paper's figure shows of two-layer counters: clusters where ape or sine generalise, none for spe."""
     scheme = getattr(counter.cfg, "position", None)
-    same_kind = isinstance(task, Modular) and task.base == 10 and not task.bos and counter.cfg.n_layers == 2
+    same_kind = task.name == "mod10" and not task.bos and counter.cfg.n_layers == 2
     if not same_kind or scheme not in PAPER_CLAIMS or counter.info is None:
         return None
     claim = PAPER_CLAIMS[scheme]

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
-from probes.inputs.equal_tokens import counted_token, equal_token_activations, first_tested, prefix_of
+from probes.inputs.equal_tokens import equal_token_activations, first_tested
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site
 from training.tasks import NOT_SCORED
@@ -160,12 +160,12 @@ def state_trajectory(
             f"modulus={modulus}, length={length}: a circle needs a modulus of {LEAST_MODULUS} or more and "
             f"{LEAST_ROUNDS} rounds of it"
         )
-    token, n_prefix, site = counted_token(task), len(prefix_of(task)), Site("state", layer)
+    token, n_prefix, site = task.kinds[0], task.prefix, Site("state", layer)
     places = np.arange(n_prefix, n_prefix + length)
     states = equal_token_activations(counter, task, places, [site], token)[site]
     coordinates, shares = principal_components(states)
     start = first_tested(task)
-    labels = task.label_tokens([*prefix_of(task), *[token] * length])[n_prefix:]
+    labels = task.label_tokens([*task.prefix_tokens, *[token] * length])[n_prefix:]
     return StateTrajectory(
         layer,
         token,

@@ -46,6 +46,7 @@ class Task(ABC):
     largest: Length | None = None  # largest number word in the vocabulary (as far as the task counts)
 
     summary: ClassVar[str] = ""
+    form: ClassVar[str] = ""  # the form of counting, under which algorithms are stated; "" where none are
     takes_bos: ClassVar[bool] = False
     counts_in_words: ClassVar[bool] = False  # a count of n needs the number word n
     start_tokens: ClassVar[int] = 0  # number words before the counted tokens
@@ -103,6 +104,34 @@ class Task(ABC):
     def ood_lengths(self) -> tuple[int, int]:
         """The shortest and longest OOD row, in counted tokens."""
         return self.train_length + 1, self.ood_length
+
+    @property
+    def period(self) -> int | None:
+        """Equal tokens after which the answers begin again; None where counts go on, or kinds are counted apart."""
+        return None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The tokens that are counted, each kind for itself."""
+        return ("a",)
+
+    @property
+    def most_of_kind(self) -> int | None:
+        """How often a kind may occur in a row; None: as often as the row is long."""
+        return None
+
+    def starts(self, counted: int) -> range:
+        """The start numbers of training rows that count so many tokens; none where rows have no start number."""
+        return range(0)
+
+    @property
+    def prefix_tokens(self) -> tuple[str, ...]:
+        """What stands before the counted tokens: bos, or a start number (the smallest)."""
+        return (BOS,) * self.bos
+
+    def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """The answer at a token before which its kind was counted so often; NOT_SCORED where there is none."""
+        raise NotImplementedError(f"the answers of {self.name} do not depend on earlier tokens of a kind alone")
 
     @cached_property
     def vocab(self) -> Vocabulary:

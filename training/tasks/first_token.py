@@ -91,6 +91,11 @@ class FirstTokenHeterogeneous(_FirstToken):
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((*(str(kind) for kind in range(self.n_kinds)), OTHER, FIRST, PAD))
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Nothing is counted here, so that no kinds are told apart; rows of equal tokens are of the first one."""
+        return ("0",)
+
     def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
         return self._draw_length(self.ood_length if split == "ood" else self.train_length, batch, generator)
 

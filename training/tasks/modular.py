@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from jaxtyping import Int
+from torch import Tensor
+
 from models.ranges import Base
 from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
 from training.tasks.vocabulary import BOS, PAD, Vocabulary, number_vocabulary
@@ -22,6 +25,7 @@ class Modular(ListedTask):
     base: Base = 10  # counts go 1..base, then 1 again
 
     summary: ClassVar[str] = "count the a's from 1 to 10 and round again (any base: mod7, mod12, ...)"
+    form: ClassVar[str] = "modular"
     takes_bos: ClassVar[bool] = True
 
     @property
@@ -30,6 +34,10 @@ class Modular(ListedTask):
 
     @property
     def largest_number(self) -> int:
+        return self.base
+
+    @property
+    def period(self) -> int:
         return self.base
 
     @property
@@ -53,4 +61,7 @@ class Modular(ListedTask):
         return [["a"] * counted]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
-        return (running_count(token_ids, self.plain_vocabulary.id("a")) - 1) % self.base + 1
+        return self.answer_ids(running_count(token_ids, self.plain_vocabulary.id("a")) - 1)
+
+    def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        return earlier % self.base + 1

@@ -12,7 +12,7 @@ from models.errors import CountLensError
 from models.ranges import Base, Kinds, Length
 from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
 from training.tasks.compositions import KEEP_ALL, Acceptance, sample_compositions
-from training.tasks.vocabulary import PAD, Vocabulary, number_vocabulary
+from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 # How likely the paper keeps a row, by how often its rarest kind occurs (train), or by how far its most frequent kind
 # stays below the limit (OOD): with bos only, and in training only rows of more than 20 tokens.
@@ -57,6 +57,7 @@ class Selective(Task):
     max_count: Length = 10  # how often a kind occurs at the most
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before"
+    form: ClassVar[str] = "selective"
     takes_bos: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -84,6 +85,14 @@ class Selective(Task):
     @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - 1
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(map(str, range(self.n_kinds)))
+
+    @property
+    def most_of_kind(self) -> int:
+        return self.max_count
 
     @property
     def largest_number(self) -> int:
@@ -125,7 +134,10 @@ class Selective(Task):
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         same = token_ids[:, :, None] == token_ids[:, None, :]
-        return same.tril(-1).sum(2)
+        return self.answer_ids(same.tril(-1).sum(2))
+
+    def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        return earlier.where((earlier >= 0) & (earlier <= self.largest_number), NOT_SCORED)
 
 
 @dataclass(frozen=True)
@@ -165,5 +177,5 @@ class SelectiveModular(Selective):
         """130 for 128 tokens, as in the paper."""
         return self.longest_row + 2
 
-    def _label(self, token_ids: TokenIds) -> LabelIds:
-        return super()._label(token_ids) % self.base
+    def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        return (earlier % self.base).where(earlier >= 0, NOT_SCORED)

@@ -75,13 +75,16 @@ class ShiftedStart(ListedTask):
             return [_row(start, last - start) for start in starts]
         return [_row(start, n) for start in starts for n in range(self.train_length + 1, last - start + 1)]
 
-    def _rows_of_length(self, counted: int) -> list[list[str]]:
-        """From every start from which a row of this length still ends on a number word."""
-        return [_row(start, counted) for start in range(self.first_start, self.ood_length - counted + 1)]
+    @property
+    def prefix_tokens(self) -> tuple[str, ...]:
+        return (str(self.first_start),)
 
-    def last_start(self, counted: int) -> int:
-        """The largest start number of training rows that count so many tokens."""
-        return self.ood_length - counted
+    def starts(self, counted: int) -> range:
+        """Every start from which a row of this length still ends on a number word."""
+        return range(self.first_start, self.ood_length - counted + 1)
+
+    def _rows_of_length(self, counted: int) -> list[list[str]]:
+        return [_row(start, counted) for start in self.starts(counted)]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
         """Start plus what came since. A helper row also names its start; a main row does not."""
@@ -122,11 +125,8 @@ class HelperToken(ShiftedStart):
         low, high = self.ood_lengths if split == "ood" else self.train_lengths
         return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
-    def _rows_of_length(self, counted: int) -> list[list[str]]:
-        return [_row(1, counted)]
-
-    def last_start(self, counted: int) -> int:
-        return self.first_start
+    def starts(self, counted: int) -> range:
+        return range(1, 2)
 
     def _auxiliary_rows(self) -> list[list[str]]:
         return [_row(1, self.ood_length - 1, HELPER)]
@@ -159,13 +159,10 @@ class HelperShiftedStart(HelperToken):
         end = self.ood_length if split == "ood" else self.train_length + 1
         return [_row(start, end - start) for start in range(1, self.train_length + 1)]
 
-    def _rows_of_length(self, counted: int) -> list[list[str]]:
-        """From every start from which a row of this length ends where training does, or else at the last number."""
+    def starts(self, counted: int) -> range:
+        """Every start from which a row of this length ends where training does, or else at the last number."""
         end = self.train_length + 1 if counted <= self.train_length else self.ood_length
-        return [_row(start, counted) for start in range(1, end - counted + 1)]
-
-    def last_start(self, counted: int) -> int:
-        return self.train_length + 1 - counted
+        return range(1, end - counted + 1)
 
     @property
     def usual_length(self) -> int:

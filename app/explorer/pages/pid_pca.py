@@ -8,7 +8,7 @@ from app.explorer import state
 from app.explorer.cache import Subject, compute
 from app.explorer.page import Panel, Panels
 from app.figures.mod_pca import USUAL_MODULUS, pca_figure, score_figure
-from probes.inputs.equal_tokens import contiguous_pids, prefix_of
+from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
 from probes.reading.periods import LARGEST_MODULUS
 from probes.result import task_of_counter
@@ -91,7 +91,7 @@ def _choose_site(subject: Subject) -> Site:
 def _usual_pids(subject: Subject) -> range:
     """All that a counter has, up to the paper's 128."""
     task, _ = task_of_counter(subject.counter)
-    places = contiguous_pids(subject.counter, None, len(prefix_of(task)))
+    places = contiguous_pids(subject.counter, None, task.prefix)
     return range(int(places[0]), int(places[-1]) + 1)
 
 
