@@ -23,7 +23,11 @@ def address(path: str) -> str:
     return "" if path == DEFAULT else path
 
 
-@pytest.mark.parametrize("path", PAGES)
+# Every page is opened in test_a_page_fits_a_phone_at_night; a link, a widget and a counter beside it are alike on all.
+QUICK = (DEFAULT, "pid-pca", "states")
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, marks=[pytest.mark.slow] * (path not in QUICK)) for path in PAGES])
 def test_a_page_opens_and_its_url_gives_the_same_view_in_a_fresh_tab(path: str, visit: Callable[..., Any]) -> None:
     tab = visit().open(f"{address(path)}?{VIEW}{PICTURE if path == DEFAULT else ''}")
     assert tab.page.get_by_role("heading", name=PAGES[path].title, exact=True).is_visible()

@@ -95,6 +95,7 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(
     assert contents(run.path) == contents(whole.path)
 
 
+@pytest.mark.slow  # quick sibling: test_signals_at_file_operations_random_kills_and_two_starters_end_byte_identical
 def test_sigkill_and_resume_give_bit_identical_files(tmp_path: Path, tiny: TrainConfig) -> None:
     longer = replace(tiny, optimiser=replace(tiny.optimiser, steps=400))
     whole, run = (RunFolder.create(tmp_path / name, longer) for name in ("whole", "killed"))
