@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from app.escape import say
-from training.paper.ship import CARD, MB, SCORES, plan_shipment, ship
+from training.paper.score_table import SCORES
+from training.paper.ship import CARD, MB, plan_shipment, ship
 
 
 def run_ship(manifest: Path, out: Path, max_mb: float) -> None:

@@ -12,7 +12,8 @@ from models.find import SHIPPED, named_counters
 from training.paper.agreement import SUCCESS
 from training.paper.comparison import Comparison, compare
 from training.paper.differences import FILE, Difference, read_differences
-from training.paper.score_table import ScoreRow, merge_scores, read_scores, score_of_run
+from training.paper.score_table import SCORES, ScoreRow, merge_scores, read_scores, score_of_run
+from training.paper.summary import summary_frame
 from training.paper.tables import PAPER_TABLES, STATISTICS
 
 PIPED_WIDTH = 100  # columns, where there is no terminal to ask
@@ -46,7 +47,7 @@ def print_tables(
 def gather(scores: tuple[Path, ...], runs: Path | None) -> tuple[list[ScoreRow], list[Difference]]:
     """The scores of these tables and runs, and the reasons for differences that lie beside them."""
     if not scores and runs is None:
-        scores = (SHIPPED / "scores.csv",)
+        scores = (SHIPPED / SCORES,)
     found = [read_scores(path) for path in scores]
     folders = [path.parent for path in scores]
     if runs is not None:
@@ -75,4 +76,5 @@ def as_object(comparison: Comparison) -> dict[str, object]:
         for statistic in STATISTICS
     }
     records = json.loads(comparison.to_frame().to_json(orient="records"))
-    return {"success": SUCCESS, "agreement": overall, "cells": records}
+    closeness = json.loads(summary_frame(comparison).to_json(orient="records"))
+    return {"success": SUCCESS, "agreement": overall, "closeness": closeness, "cells": records}

@@ -3,6 +3,7 @@
 Colour says how a number compares, and so does the mark before it: a pipe has no colours, and not everyone sees them.
 """
 
+import math
 from collections.abc import Iterable
 
 from rich import box
@@ -12,7 +13,9 @@ from rich.text import Text
 
 from app.escape import printable
 from training.paper.agreement import SUCCESS, Agreement
+from training.paper.closeness import Closeness
 from training.paper.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
+from training.paper.summary import summarise
 from training.paper.tables import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
 
 Marks = dict[Agreement | None, str]
@@ -43,6 +46,10 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(_origin(table))
     console.print()
     _show_agreement(comparison, console)
+    console.print()
+    console.print(Text("How near we are to the paper", style="bold"))
+    console.print(CLOSENESS_LEGEND)
+    console.print(_closeness(comparison))
     if comparison.differing:
         console.print(Text("\nWhere we differ from the paper", style="bold"))
         console.print(_differences(comparison, marks))
@@ -141,6 +148,48 @@ def _show_agreement(comparison: Comparison, console: Console) -> None:
         cells = sum(cell.paper.statistic == statistic for cell in comparison.cells)
         if cells:
             console.print(f"  {statistic:6} {_agreement(comparison.shares(statistic))}; {cells} cells in all")
+
+
+CLOSENESS_LEGEND = (
+    "Points of accuracy between ours and the paper's (mean, median); the share of cells within 5 and 10 points; the "
+    "rank correlation of architectures within a row; the share on the same side of success, beside that of whoever "
+    "gives the paper's more frequent answer everywhere; Cohen's kappa; and, of cells with three seeds or more, the "
+    "share whose seeds enclose the paper's value. `last`: at the last step instead of the best checkpoint."
+)
+
+
+def _closeness(comparison: Comparison) -> Table:
+    """Every line of the summary; what nothing can be said of is a dash."""
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in ("", "trained", "mean", "median", "in 5", "in 10", "rank", "same", "base", "kappa", "in range"):
+        grid.add_column(name, no_wrap=True)
+    previous = ""
+    for line in summarise(comparison):
+        if line.table != previous:
+            grid.add_section()
+            grid.add_row(Text(line.table, "bold"))
+        previous = line.table
+        side = f"{line.side.upper()}{', last' * (line.checkpoint == 'last')}"
+        grid.add_row(f"  {side}", *_near(line.closeness))
+    return grid
+
+
+def _near(near: Closeness) -> list[str]:
+    points = [near.mean_difference, near.median_difference]
+    shares = [near.within_5, near.within_10]
+    return [
+        f"{near.trained} of {near.cells}",
+        *(_number(value, "{:.1f}") for value in points),
+        *(_number(value, "{:.0%}") for value in shares),
+        _number(near.rank_correlation, "{:.2f}"),
+        *(_number(value, "{:.0%}") for value in (near.same_side, near.base_rate)),
+        _number(near.kappa, "{:.2f}"),
+        _number(near.in_range, "{:.0%}"),
+    ]
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else form.format(value)
 
 
 def _differences(comparison: Comparison, marks: Marks) -> Table:

@@ -13,11 +13,16 @@ class Accuracy(NamedTuple):
     ood: float
 
 
+def succeeds(accuracy: float) -> bool:
+    """Whether a counter of this accuracy can be said to count."""
+    return round(accuracy, 1) >= SUCCESS
+
+
 def agreement(ours: float, paper: float) -> Agreement:
     """How two accuracies compare.
 
     >>> agreement(98.6, 100.0), agreement(10.0, 11.8), agreement(77.9, 100.0)
     ('both succeed', 'both fail', 'differ')
     """
-    succeed = [round(accuracy, 1) >= SUCCESS for accuracy in (ours, paper)]
+    succeed = [succeeds(accuracy) for accuracy in (ours, paper)]
     return "both succeed" if all(succeed) else "differ" if any(succeed) else "both fail"

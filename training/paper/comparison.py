@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -16,6 +16,8 @@ from training.paper.agreement import Accuracy, Agreement, agreement
 from training.paper.differences import Difference, reason_for
 from training.paper.score_table import ScoreRow
 from training.paper.tables import PAPER_POLICY, PAPER_TABLES, PaperCell, Statistic, paper_cells
+
+Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; no choice was made of the last
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,18 @@ class Ours:
     preset: str
     width: int
     heads: int | None
-    seeds: int
-    best: Accuracy  # of the seed with the best mean of IND and OOD
-    median: Accuracy  # of each side by itself
+    scores: dict[Checkpoint, tuple[Accuracy, ...]]  # of every seed
 
-    def of(self, statistic: Statistic) -> Accuracy:
-        """The numbers to set beside the paper's."""
-        return self.best if statistic == "best" else self.median
+    @property
+    def seeds(self) -> int:
+        return len(self.scores["best"])
+
+    def of(self, statistic: Statistic, checkpoint: Checkpoint = "best") -> Accuracy:
+        """The numbers to set beside the paper's: of the seed with the best mean, or medians of each side."""
+        scores = self.scores[checkpoint]
+        if statistic == "best":
+            return max(scores, key=sum)
+        return Accuracy(median(score.ind for score in scores), median(score.ood for score in scores))
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,11 @@ class ComparedCell:
     @property
     def numbers(self) -> Accuracy | None:
         """Ours, by the table's statistic."""
-        return None if self.ours is None else self.ours.of(self.paper.statistic)
+        return self.numbers_of("best")
+
+    def numbers_of(self, checkpoint: Checkpoint) -> Accuracy | None:
+        """Ours at the best or the last checkpoints, by the table's statistic."""
+        return None if self.ours is None else self.ours.of(self.paper.statistic, checkpoint)
 
     @property
     def ind(self) -> Agreement | None:
@@ -150,9 +161,10 @@ def _ours(rows: list[ScoreRow]) -> Ours | None:
         best.preset,
         best.width,
         best.heads,
-        len(seeds),
-        Accuracy(best.ind, best.ood),
-        Accuracy(median(row.ind for row in seeds), median(row.ood for row in seeds)),
+        {
+            "best": tuple(Accuracy(row.ind, row.ood) for row in seeds),
+            "last": tuple(Accuracy(row.last_ind, row.last_ood) for row in seeds),
+        },
     )
 
 

@@ -19,6 +19,7 @@ from training.paper.tables import Experiment
 if TYPE_CHECKING:
     from training.run.folder import RunFolder
 
+SCORES = "scores.csv"  # its name beside the counters that it is about
 MAX_BYTES = 64 * 2**20  # of a score table
 
 

@@ -14,12 +14,12 @@ from models.errors import CountLensError
 from models.find import CHECKPOINT, find_snapshots, named_counters
 from training.config import TrainConfig
 from training.paper.card import card
-from training.paper.score_table import ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
+from training.paper.score_table import SCORES, ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
 from training.run.folder import RunFolder
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 
-SCORES, CARD = "scores.csv", "README.md"
+CARD = "README.md"
 FILES = ("config.json", "metrics.jsonl", CHECKPOINT)  # the checkpoint last: with it a folder becomes a counter
 MB = 1e6
 

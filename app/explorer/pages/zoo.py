@@ -31,6 +31,8 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
         st.html(zoo_table(grid))
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
+        if state.toggle("near", "How near to the paper"):
+            _nearness(catalogue)
     broken = shown.broken_files
     if broken:
         st.markdown(f"**Broken files: {len(broken)}**")
@@ -46,3 +48,21 @@ def _picture(grid: Grid) -> dict[str, str]:
 
     panel = Panel("The zoo, percent right, IND / OOD", zoo_figure(grid), grid.to_frame, CODE)
     return draw_panel(panel, "zoo", "zoo", least_width=900)
+
+
+def _nearness(catalogue: Catalogue) -> None:
+    """How near all seeds that were trained are to the paper's, by the score tables beside the counters."""
+    from training.paper.comparison import compare
+    from training.paper.score_table import SCORES, merge_scores, read_scores
+    from training.paper.summary import summary_frame
+
+    tables = [folder / SCORES for folder in catalogue.folders if (folder / SCORES).is_file()]
+    try:
+        rows = merge_scores(*(read_scores(path) for path in tables))
+    except CountLensError as error:
+        st.warning(catalogue.readable(error))
+        return
+    if not rows:
+        st.info("There is no scores.csv in these folders: `countlens ship` writes one.")
+        return
+    st.dataframe(summary_frame(compare(rows)).round(2), hide_index=True)

@@ -1,10 +1,10 @@
 """Ours beside the paper's, on scores that are made to agree and to differ."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from score_rows import row_of
 
 import training.paper.agreement
 from models.errors import CountLensError
@@ -12,35 +12,8 @@ from models.find import SHIPPED
 from training.paper.agreement import Accuracy, agreement
 from training.paper.comparison import ComparedCell, Comparison, Share, compare
 from training.paper.differences import Difference, read_differences, reason_for, stale_values
-from training.paper.score_table import ScoreRow, read_scores
+from training.paper.score_table import read_scores
 from training.paper.tables import PAPER_TABLES, PaperCell, paper_cells
-
-
-def row_of(cell: PaperCell, ind: float, ood: float, seed: int = 0, **changes: object) -> ScoreRow:
-    """A run that answers a cell."""
-    row = ScoreRow(
-        name=f"{cell.task}/{cell.architecture}-{cell.layers}L/seed{seed}",
-        task=cell.task,
-        bos=cell.bos,
-        architecture=cell.architecture,
-        layers=cell.layers,
-        width=cell.width or 64,
-        heads=cell.heads or 4,
-        causal=cell.causal,
-        train_length=cell.train_length,
-        ood_length=cell.ood_length,
-        policy="shifted",
-        preset="small",
-        seed=seed,
-        ind=ind,
-        ood=ood,
-        last_ind=ind,
-        last_ood=ood,
-        best_step=100,
-        steps=100,
-        seconds=1.0,
-    )
-    return replace(row, **changes)  # type: ignore[arg-type]
 
 
 def cell_of(table: str, task: str, architecture: str, layers: int, bos: bool = False) -> PaperCell:
