@@ -11,6 +11,7 @@ from models.find import RUNS, SHIPPED, find_checkpoint
 from models.header import CheckpointInfo
 from models.recurrent import Recurrent
 from probes.ablation.bos_ablation import bos_ablation
+from probes.mechanism.anchors import anchor_probe
 from probes.mechanism.transplants import state_is_count
 from probes.mechanism.verdict import mechanisms
 from probes.over_training.dynamics import dynamics
@@ -115,6 +116,12 @@ PROBES: dict[str, Probe] = {
         "Which stated algorithm predicts what it answers when one variable of it is swapped between two rows?",
         "Modular counters subtract the first token's PID from their own, modulo 10; selective ones take (k/n) / (1/n).",
         _mechanism,
+    ),
+    "anchor": Probe(
+        "Anchor, by moved position ids",
+        "Which tokens tell it where the row begins, when the position ids of single tokens are moved?",
+        "The first token alone: modular counters recognise it and subtract its position from their own.",
+        lambda subject, seed: anchor_probe(subject.counter, seed=seed),
     ),
     "dynamics": Probe(
         "Learning dynamics",

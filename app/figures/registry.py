@@ -5,6 +5,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from app.figures.anchors import anchors_figure, moves_figure
 from app.figures.attention import variation_bars, variation_panels
 from app.figures.behaviour import confusion_figure, position_figure, shift_figure
 from app.figures.bos import ablation_bars, changed_positions, head_maps
@@ -15,6 +16,7 @@ from app.figures.mechanisms import claims_figure, places_figure, transplant_figu
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.patching import patching_caption, patching_figure
 from probes.ablation.bos_ablation import BosAblation
+from probes.mechanism.anchors import Anchors
 from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms
 from probes.over_training.dynamics import Dynamics
@@ -75,6 +77,10 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     Mechanisms: lambda result: {
         "How often each claim of each algorithm comes out": claims_figure(result),
         "Where each variable was sought": places_figure(result),
+    },
+    Anchors: lambda result: {
+        "How often each anchor predicts the answers to moved PIDs": anchors_figure(result),
+        "Which tokens the answers follow": moves_figure(result),
     },
     StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},

@@ -1,0 +1,157 @@
+"""Anchors that are planted by formula are found, near misses are told apart, and noise has none."""
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models import CountLensError, TransformerConfig, build_counter
+from models.header import CheckpointInfo
+from models.transformer import Transformer
+from probes.mechanism.anchors import ANCHORS, Anchor, anchor_probe
+from probes.mechanism.handbuilt import handbuilt_counter
+from probes.result import NotApplicable
+from training.tasks import Task, make_task, task_settings
+
+MOD10 = make_task("mod10")
+probe = partial(anchor_probe, rows=24)  # what is planted shows on few rows, and false alarms are likelier
+Formula = Callable[[Tensor], Tensor]  # position ids to distances from the beginning
+
+
+class Planted(Transformer):
+    """A counter that answers by a formula on its position ids; a share of its answers is noise."""
+
+    def __init__(self, formula: Formula, task: Task = MOD10, wrong: float = 0.0) -> None:
+        super().__init__(TransformerConfig(task.vocab.size, "ape", d_model=8))
+        self.formula, self.task, self.wrong = formula, task, wrong
+        self.info = CheckpointInfo("transformer", {}, task=task_settings(task), policy="shifted")
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, token_ids: Tensor, position_ids: Tensor) -> Tensor:
+        answers = self.task.answer_ids(self.formula(position_ids).round().long() - self.task.prefix)
+        noise = torch.randint(1, 11, answers.shape, generator=self.generator)
+        guess = torch.rand(answers.shape, generator=self.generator) < self.wrong
+        return nn.functional.one_hot(torch.where(guess, noise, answers), self.task.vocab.size).float()
+
+
+def planted(name: str) -> Planted:
+    return Planted(lambda pids: ANCHORS[name].distance(pids, 10))
+
+
+@pytest.mark.parametrize("name", ANCHORS)
+def test_a_planted_anchor_is_found_and_explains_everything(name: str) -> None:
+    if name == "none (own PID)":
+        return  # it is right only where rows begin at 0: see below
+    result = probe(planted(name))
+    assert result.best.name == name
+    assert result.best.accuracy.value > 0.99
+    assert result.stands_out
+    assert result.lead.low > 0
+
+
+def test_who_does_not_correct_for_the_shift_is_found_out() -> None:
+    result = probe(planted("none (own PID)"))
+    assert result.right < 0.2
+    assert result.best.name == "none (own PID)"
+
+
+@pytest.mark.parametrize("index", [1, 5])
+def test_a_later_token_is_not_taken_for_the_first(index: int) -> None:
+    """Swapping whole rows could not tell these from the first token."""
+    result = probe(planted(f"token {index + 1}"))
+    scores = {score.name: score.accuracy.value for score in result.anchors}
+    assert scores["first token"] < 0.9
+    assert result.verdict.agrees is False
+    assert probe(planted("first token")).verdict.agrees is True
+
+
+def test_moves_say_which_tokens_the_answers_follow() -> None:
+    follows = {move.tokens: move.follows.value for move in probe(planted("beginning of 5")).moves}
+    assert follows["own"] == follows["first 3"] == follows["first 5"] == follows["first 8"] == 1
+    assert follows["first 2"] == follows["token 1"] == follows["token 2"] == 0
+
+
+def test_an_anchor_half_of_the_time_has_half_of_the_answers() -> None:
+    """Every other row by its first token, the others by their second one: graded, and not a cliff."""
+
+    def formula(pids: Tensor) -> Tensor:
+        even = (pids[:, 30:31] % 2 == 0).expand(pids.shape)
+        return torch.where(even, *(ANCHORS[name].distance(pids, 10) for name in ("first token", "token 2")))
+
+    result = probe(Planted(formula))
+    scores = {score.name: score.accuracy.value for score in result.anchors}
+    assert scores["first token"] == pytest.approx(scores["token 2"], abs=0.1)
+    assert 0.7 < scores["first token"] < 0.98
+    assert not (result.stands_out and result.best.accuracy.value > 0.98)
+
+
+def test_noise_has_no_anchor() -> None:
+    for seed in range(5):
+        counter = Planted(lambda pids: ANCHORS["first token"].distance(pids, 10), wrong=1.0)
+        counter.generator.manual_seed(seed)
+        assert not probe(counter, seed=seed).stands_out
+
+
+def test_answers_that_ignore_moves_follow_no_token() -> None:
+    """A counter that fits by counting tokens is explained by that, and by no PID."""
+    result = probe(planted("none (tokens so far)"))
+    assert all(move.changes.value == 0 for move in result.moves)
+    assert "first token in" not in result.verdict.sentence
+
+
+def test_accuracy_stands_beside_the_implied_distance() -> None:
+    """A counter that knows only distances of training: right where the implied distance is one of them."""
+
+    def formula(pids: Tensor) -> Tensor:
+        distance = ANCHORS["first token"].distance(pids, 10)
+        return distance.where(distance < MOD10.train_length, torch.zeros_like(distance))
+
+    result = probe(Planted(formula))
+    first = next(score for score in result.anchors if score.name == "first token")
+    assert first.by_distance["trained"] == 1
+    assert first.by_distance["beyond"] < 0.5
+
+
+@pytest.mark.parametrize(("mechanism", "anchor"), [("first_position", "first token"), ("mean_position", "mean")])
+def test_hand_built_transformers_have_the_anchor_that_was_built_in(mechanism: str, anchor: str) -> None:
+    result = probe(handbuilt_counter(mechanism, make_task("mod10", bos=mechanism == "first_position")))
+    assert result.right == 1
+    assert result.best.name == anchor
+    assert result.stands_out
+
+
+def test_the_same_seed_gives_the_same_and_another_gives_other_rows() -> None:
+    first, again, other = (probe(planted("beginning of 5"), seed=seed) for seed in (0, 0, 1))
+    assert first.to_dict() == again.to_dict()
+    assert first.to_dict() != other.to_dict()
+
+
+def test_own_anchors_can_be_asked_for() -> None:
+    mine = {
+        "last token": Anchor("1", lambda pids, period: (pids - pids.roll(1, 1)).double()),
+        "first token": ANCHORS["first token"],
+    }
+    assert probe(planted("first token"), mine).best.name == "first token"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "selective"}, "not modular counting"),
+        ({"position": "nope"}, "ignores position ids"),
+        ({"train_length": 10, "ood_length": 20}, "too short"),
+    ],
+)
+def test_counters_without_such_an_anchor_are_told_apart(settings: dict[str, Any], message: str) -> None:
+    options = SimpleNamespace(**({"task": "mod10", "position": "ape"} | settings))
+    lengths = {name: value for name, value in settings.items() if name.endswith("length")}
+    task = make_task(options.task, **lengths)
+    counter = build_counter(TransformerConfig(task.vocab.size, options.position, d_model=8), torch.Generator())
+    counter.info = CheckpointInfo("transformer", {}, task=task_settings(task), policy="shifted")
+    with pytest.raises(NotApplicable, match=message) as raised:
+        probe(counter)
+    assert isinstance(raised.value, CountLensError)
