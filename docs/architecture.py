@@ -30,7 +30,11 @@ def graph() -> str:
                 arrows.add(arrow)
     lines = ["graph LR"]
     for room in ROOMS:
-        lines += [f"  subgraph {room}", *(f"    {_id(name)}[{name}]" for name in packages if _room(name) == room), "  end"]
+        lines += [
+            f"  subgraph {room}",
+            *(f"    {_id(name)}[{name}]" for name in packages if _room(name) == room),
+            "  end",
+        ]
     lines += [f"  {_id(start)} --> {_id(end)}" for start, end in sorted(arrows)]
     return "\n".join(["```mermaid", *lines, "```"])
 

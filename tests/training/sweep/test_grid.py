@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from models.errors import CountLensError
+from models.find import SHIPPED
 from training.config import architecture_name
+from training.paper.score_table import read_scores
 from training.paper.tables import PAPER_POLICY, Experiment, paper_cells
 from training.presets import resolve, run_name
 from training.sweep.grid import expand, read_grid
@@ -197,3 +199,10 @@ def test_every_run_keeps_its_name_when_it_is_resolved() -> None:
     """`countlens train --like` names a run from its resolved config."""
     for run in expand([{"task": ["mod10", "selective"], "architecture": ["spe", "mamba"], "d_model": [32]}]):
         assert run_name(run.config) == run.name
+
+
+def test_the_seeds_that_tuned_are_not_among_those_that_are_reported() -> None:
+    tuning = [run.config.seed for path in (SHIPPED / "tuning").glob("*.toml") for run in read_grid(path)]
+    reported = [run.config.seed for run in read_grid(SHIPPED / "zoo.toml")]
+    reported += [row.seed for row in read_scores(SHIPPED / "scores.csv")]
+    assert min(tuning) >= 100 > max(reported)
