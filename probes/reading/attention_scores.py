@@ -2,6 +2,10 @@
 
 The *source* is the token that asks (query), the *target* the one that is asked about (key), as in the paper
 (appendix E); a PID is a position id. Scores are those of `hook_attn_scores`: divided by sqrt(d_head) and by layer + 1.
+
+Softmax cancels whatever is the same for all keys of a query, so it must not count as variation. At layer 0 the mean of
+all keys is taken off each (unless keys are rotated: then no part of them is the same at all PIDs); further up, the mean
+of each query's scores is.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +31,7 @@ ROWS_AT_ONCE = 32
 Ids = Int[Tensor, "token"]
 Pairs = Float[np.ndarray, "head source target"]
 Table = Float[Tensor, "head source target"]
+Projected = Float[Tensor, "token pid head d_head"]  # queries or keys of each token at each PID
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,21 @@ def occurring_pairs(task: Task, causal: bool, generator: torch.Generator) -> Tok
     return TokenPairs(ids, occurs.cpu().numpy())
 
 
-def exact_moments(counter: Transformer, token_ids: Ids) -> Moments:
+def exact_moments(counter: Transformer, token_ids: Ids, among: Int[Tensor, "any"] | None = None) -> Moments:
     """Moments at layer 0 over all PID pairs that the mask allows, each pair once.
+
+    Keys are taken relative to the mean key of the tokens `among` which these are; without it, of these alone.
 
     Layer 0 sees nothing but a token and its PID, so all scores follow from one query and one key for each token and
     PID. Without an additive embedding they depend on the difference of the PIDs alone, and each difference stands
     for as many pairs as have it.
     """
     with torch.inference_mode():
-        mean, std = (_by_difference if counter.ignores_shifts else _by_pair)(counter, token_ids)
+        n = 1 if counter.ignores_positions else counter.cfg.max_position
+        q, k = _queries_and_keys(counter, token_ids, n)
+        if not counter.scheme.rotary:
+            k = k - _queries_and_keys(counter, token_ids if among is None else among, n)[1].mean((0, 1))
+        mean, std = (_by_difference if counter.ignores_shifts else _by_pair)(counter, q, k)
     return Moments(_numpy(mean), _numpy(std))
 
 
@@ -81,9 +92,7 @@ def n_pid_pairs(counter: Transformer) -> int:
     return n * (n + 1) // 2 if counter.cfg.causal else n * n
 
 
-def _queries_and_keys(
-    counter: Transformer, token_ids: Ids, n_pids: int
-) -> tuple[Float[Tensor, "token pid head d_head"], Float[Tensor, "token pid head d_head"]]:
+def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tuple[Projected, Projected]:
     """What layer 0 makes of each token at each PID, rotated where the scheme rotates."""
     block = _first_block(counter)
     pids = torch.arange(n_pids, device=token_ids.device).expand(len(token_ids), -1)
@@ -97,10 +106,9 @@ def _queries_and_keys(
     return q, k
 
 
-def _by_difference(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
+def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
     """Moments over the differences of PIDs, weighted by how many pairs have each: a source there, a target at 0."""
     n = counter.cfg.max_position
-    q, k = _queries_and_keys(counter, token_ids, n if counter.scheme.rotary else 1)
     scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid")
     weights = torch.arange(n, 0, -1, device=q.device, dtype=q.dtype)
     if not counter.cfg.causal:
@@ -114,14 +122,13 @@ def _by_difference(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
     return mean, ((scores - mean[..., None]).square() @ share).sqrt()
 
 
-def _by_pair(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
+def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
     """Moments over all pairs of PIDs: means through sums of keys, then the squares of the centred scores.
 
     One source and one head at a time, so that their scores stay in the processor's cache: 3 times as fast as all at
     once.
     """
     n, causal = counter.cfg.max_position, counter.cfg.causal
-    q, k = _queries_and_keys(counter, token_ids, n)
     q = rearrange(q * _first_block(counter).attn.score_scale, "source query head d -> head source query d").contiguous()
     k = rearrange(k, "target key head d -> head target key d").contiguous()
     allowed = torch.ones(n, n, device=q.device, dtype=q.dtype)
@@ -131,7 +138,7 @@ def _by_pair(counter: Transformer, token_ids: Ids) -> tuple[Table, Table]:
     variance = torch.empty_like(mean)
     for of_head, source_q, target_k, source_mean in zip(variance, q, k.mT, mean, strict=True):
         for source, centre in enumerate(source_mean):
-            queries = source_q[source].expand(len(token_ids), -1, -1)
+            queries = source_q[source].expand(len(target_k), -1, -1)
             centred = torch.baddbmm(-centre[:, None, None], queries, target_k)
             of_head[source] = centred.square_().flatten(1) @ share
     return mean, variance.sqrt()
@@ -179,6 +186,7 @@ def _accumulate(
         def add(scores: Float[Tensor, "batch head query key"], hook: object) -> None:
             seen = scores.isfinite()
             values = scores.double().where(seen, 0.0)
+            values = (values - values.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)).where(seen, 0.0)
             terms = torch.stack([seen.double(), values, values.square()])
             by_source = torch.einsum("bqs,nbhqk->nbhsk", one_hot, terms)
             sums[layer] += torch.einsum("nbhsk,bkt->nhst", by_source, one_hot)

@@ -107,9 +107,10 @@ def attention_variation(
     if not 0 <= layers[-1] < counter.cfg.n_layers:
         raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
     generator = torch.Generator(counter.device).manual_seed(seed)
-    pairs = _chosen(occurring_pairs(task, counter.cfg.causal, generator), task, tokens)
+    occurring = occurring_pairs(task, counter.cfg.causal, generator)
+    pairs = _chosen(occurring, task, tokens)
     deeper = [number for number in layers if number > 0]
-    moments = [exact_moments(counter, pairs.ids)] if layers[0] == 0 else []
+    moments = [exact_moments(counter, pairs.ids, occurring.ids)] if layers[0] == 0 else []
     if deeper:
         moments += sampled_moments(counter, task, policy, deeper, pairs.ids, rows, seed)
     return AttentionVariation(
