@@ -26,11 +26,16 @@ def in_a_loop(counter: Transformer, token_ids: torch.Tensor) -> Moments:
     causal = torch.ones(N_PIDS, N_PIDS, dtype=torch.bool).tril()
     with torch.inference_mode():
         for source in range(N_TOKENS):
+            found = []
             for target in range(N_TOKENS):
                 row = token_ids[[target, source]].repeat_interleave(N_PIDS)[None]
                 _, cache = counter.run_with_cache(row, pids, names_filter=name)
-                scores = cache[name][0, :, N_PIDS:, :N_PIDS][:, causal].double()
-                mean[:, source, target], std[:, source, target] = scores.mean(-1), scores.std(-1, correction=0)
+                found.append(cache[name][0, :, N_PIDS:, :N_PIDS].double())
+            scores = torch.stack(found, 1)
+            if not counter.scheme.rotary:  # softmax cancels what is the same for all keys
+                scores -= scores.mean((1, 3), keepdim=True)
+            mean[:, source] = scores[:, :, causal].mean(-1)
+            std[:, source] = scores[:, :, causal].std(-1, correction=0)
     return Moments(mean.numpy(), std.numpy())
 
 
