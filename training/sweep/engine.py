@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from models.errors import CountLensError, unknown
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.run.folder import BusyError, RunFolder
 from training.run.loop import train
 from training.sweep.grid import SweepRun
@@ -69,7 +69,7 @@ def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | No
         yield from run_all(manifest, unfinished, options or EngineOptions())
 
 
-def train_run(path: Path, config: TrainConfig, progress: bool = False) -> Outcome:
+def train_run(path: Path, config: RunConfig, progress: bool = False) -> Outcome:
     """Trains one run of a sweep from wherever it is; an error is written into its folder, not raised."""
     try:
         train(RunFolder.open_or_create(path, config), progress)

@@ -28,7 +28,7 @@ from msgspec import Meta
 from models.architectures import find_architecture
 from models.border import IN_FILE, build, convert, field_hints, read_toml
 from models.errors import CountLensError, shown, unknown
-from training.config import MAX_RUNS, TrainConfig
+from training.config import MAX_RUNS, RunConfig, TrainConfig
 from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
@@ -47,7 +47,7 @@ class SweepRun:
     """One run of a sweep: where it goes, and everything that it is told."""
 
     name: str  # folder below the sweep's, as mod10/ape-2L/seed0
-    config: TrainConfig  # resolved
+    config: RunConfig
 
 
 def read_grid(path: Path) -> list[SweepRun]:
