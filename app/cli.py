@@ -9,16 +9,15 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from msgspec import Meta
-from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
+from app.axes import Axes
 from app.escape import say
-from models.border import check_arguments
+from app.options import PatchOptions, SweepOptions
+from models.border import check_arguments, check_options
 from models.errors import CountLensError, shown
-from models.ranges import Layers, Length, RowCount, Seed
-from training.config import MAX_RUNS, TrainConfig
-
-Index = Annotated[int, Meta(ge=0, le=10**6)]  # of a layer, a position, a line
-Amount = Annotated[float, Meta(ge=0, le=10**6)]
+from models.ranges import Length, RowCount, Seed
+from training.config import TrainConfig
 
 
 def train(
@@ -128,86 +127,40 @@ def export(
 
 
 def sweep(
+    axes: Annotated[dict[str, Any], arg(constructor=Axes), OmitArgPrefixes],
+    options: Annotated[SweepOptions, arg(name="")],
     grid: Positional[Path | None] = None,
-    task: tuple[str, ...] = (),
-    architecture: tuple[str, ...] = (),
-    n_layers: tuple[Layers, ...] = (),
-    bos: Literal["without", "with", "both"] | None = None,
-    lengths: tuple[str, ...] = (),
-    seeds: Annotated[int, Meta(ge=1, le=MAX_RUNS)] | None = None,
-    preset: str | None = None,
-    out: Path = Path("runs"),
-    only: str | None = None,
-    engine: Literal["local", "ray"] = "local",
-    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None,
-    retries: Annotated[int, Meta(ge=0, le=1000)] = 3,
-    address: str | None = None,
-    cpus: Amount = 1.0,
-    gpus: Amount = 0.0,
-    index: Index | None = None,
-    dry_run: bool = False,
-    status: bool = False,
-    gpu: str = "a100",
-    price_per_core_hour: Amount | None = None,
-    quiet: bool = False,
 ) -> None:
     """Train a grid of runs, several at a time. Stopped or killed, the same command goes on; nothing is done twice.
 
-    The grid is a small TOML file or comes from axes. Its runs are written to a manifest, OUT/GRID.jsonl, one line a
-    run, and trained into OUT/NAME. A run that fails is noted with its error and does not stop the others.
+    The grid is a small TOML file, or axes: options of `countlens train`, each with one value or several. Its runs are
+    written to a manifest, OUT/GRID.jsonl, one line a run, and trained into OUT/NAME. A run that fails is noted with its
+    error and does not stop the others.
 
     A grid file, in which a list is an axis and every option of `countlens train` is a key:
-      seeds = 3
-      [[cells]]
       task = "mod10"
       architecture = ["ape", "rope", "lstm"]
+      seeds = 3
+
+    A file with several such cells begins each with a line [[cells]]; what stands above them holds for all.
 
     For example:
       countlens sweep checkpoints/zoo.toml
       countlens sweep --task mod10 selective --architecture nope rope lstm --n-layers 1 2 --bos both --seeds 3
+      countlens sweep --task mod10 --lr 1e-3 2e-3 --steps 200 --seed 100 101
       countlens sweep grid.toml --dry-run --gpu h100
       countlens sweep grid.toml --index 7             # one line of the manifest, for a job array
       countlens sweep grid.toml --engine ray --address auto --gpus 0.25
 
     Args:
+        axes: A run for each combination of these values; what is left out is the preset's.
+        options: What to do with the runs.
         grid: A grid file (.toml) or a manifest (.jsonl).
-        task: Axis of tasks.
-        architecture: Axis of positional schemes and recurrent families.
-        n_layers: Axis of depths.
-        bos: Without a bos token, with one, or both.
-        lengths: Axis of train and OOD lengths, as 50to100.
-        seeds: Seeds 0 to this many (1).
-        preset: small or paper (small).
-        out: Where manifest and runs go.
-        only: Train only runs whose name fits, as 'mod10/*'.
-        engine: local is this machine; ray is a cluster (pip install 'countlens[ray]').
-        workers: Runs at a time (one a GPU or, without any, one a core).
-        retries: How often a run is tried again after its worker or node died.
-        address: Ray cluster to join, as auto or ray://host:10001; without it one is started here.
-        cpus: Ray: cores a run.
-        gpus: Ray: GPUs a run; 0.25 puts four runs on one.
-        index: Train this one line of the manifest, here, and nothing else.
-        dry_run: Print the number of runs, FLOPs, and time and cost here and on a GPU; train nothing.
-        status: Print how far every run is; train nothing.
-        gpu: With --dry-run: which GPU to estimate for.
-        price_per_core_hour: With --dry-run: what an hour of a core costs here.
-        quiet: No live table.
     """
-    from app.commands import sweep as command
+    from app.commands.sweep import run_command
 
-    flags = command.Flags(task, architecture, n_layers, bos, lengths, seeds, preset)
-    manifest = command.open_sweep(grid, flags, out)
-    if status:
-        command.print_status(manifest)
-    elif dry_run:
-        command.print_estimate(manifest, workers, gpu, price_per_core_hour)
-    elif index is not None:
-        command.run_index(manifest, index)
-    else:
-        from training.sweep.engine import EngineOptions
-
-        options = EngineOptions(workers, retries, address, cpus, gpus)
-        command.run_sweep(manifest, only, engine, options, quiet)
+    check_options(options)
+    run_command(grid, axes, options)
 
 
 def tables(
@@ -296,15 +249,7 @@ def probe(
 
 def patch(
     checkpoint: Positional[str],
-    pair: str | None = None,
-    sites: tuple[str, ...] = (),
-    metric: str | None = None,
-    direction: Literal["denoise", "noise"] | None = None,
-    layer: tuple[Index, ...] = (),
-    pos: tuple[Index, ...] = (),
-    length: Length | None = None,
-    batch: RowCount = 16,
-    seed: Seed = 0,
+    options: Annotated[PatchOptions, arg(name="")],
     json: bool = False,
     csv: bool = False,
     html: Path | None = None,
@@ -323,26 +268,17 @@ def patch(
 
     Args:
         checkpoint: A counter's name, a run folder, or a .safetensors file.
-        pair: Which pair of rows.
-        sites: Kinds of activations, as resid_pre, mlp_out, z, state_step: by layer and position (and head). With head_
-            before it, as head_z: by layer and head, at all positions at once.
-        metric: logit_diff, probability, accuracy or kl.
-        direction: denoise patches the corrupted run with the clean one's, noise the clean with the corrupted one's.
-        layer: Only these layers.
-        pos: Only these positions.
-        length: Tokens counted in a row (as trained).
-        batch: Pairs of rows.
-        seed: Of everything that is drawn at random.
+        options: What to patch.
         json: Print everything that was found as one JSON object.
         csv: Print the numbers as a tidy table.
         html: Write a page that opens offline to this file.
     """
-    from app.commands.patch import Asked, run_patch
+    from app.commands.patch import run_patch
 
     if json + csv + (html is not None) > 1:
         raise CountLensError("--json, --csv and --html exclude each other: give one")
-    asked = Asked(pair, sites, metric, direction, layer, pos, length, batch, seed)
-    run_patch(checkpoint, asked, "json" if json else "csv" if csv else "text", html)
+    check_options(options)
+    run_patch(checkpoint, options, "json" if json else "csv" if csv else "text", html)
 
 
 def report(

@@ -36,6 +36,7 @@ LearningRate = Annotated[float, Meta(ge=0, le=100)]
 Decay = Annotated[float, Meta(ge=0, le=1000)]
 Beta = Annotated[float, Meta(gt=0, lt=1)]
 GradientNorm = Annotated[float, Meta(ge=0, le=10**6)]
+Amount = Annotated[float, Meta(ge=0, le=10**6)]
 Schedule = Literal["cosine", "constant"]
 
 
@@ -107,6 +108,17 @@ class DeviceOptions:
     def autocast(self) -> Literal["fp32", "bf16", "fp16"]:
         """The precision that training uses."""
         return "bf16" if self.bf16 else self.precision
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where a sweep trains its runs."""
+
+    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None  # runs at a time (one a GPU or, without any, one a core)
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 3  # how often a run is tried again after its worker or node died
+    address: str | None = None  # Ray cluster to join, as auto or ray://host:10001; without it one is started here
+    cpus: Amount = 1.0  # Ray: cores a run
+    gpus: Amount = 0.0  # Ray: GPUs a run; 0.25 puts four runs on one
 
 
 @dataclass(frozen=True)
