@@ -101,9 +101,11 @@ def test_sigkill_and_resume_give_bit_identical_files(tmp_path: Path, tiny: RunCo
     whole, run = (RunFolder.create(tmp_path / name, longer) for name in ("whole", "killed"))
     train(whole, progress=False)
     for at_least in (8, 100):
-        process = subprocess.Popen([sys.executable, "-m", "app.cli", "train", "--resume", str(run.path), "--quiet"])
+        code = "from app.cli import main; main()"
+        process = subprocess.Popen([sys.executable, "-c", code, "train", "--resume", str(run.path), "--quiet"])
         while process.poll() is None and not any(line["step"] >= at_least for line in run.metrics()):
             time.sleep(0.005)
+        assert process.poll() is None  # it is killed while it trains
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not run.finished
