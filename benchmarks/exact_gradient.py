@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from training.config import OptimiserOptions, TrainConfig
+from training.config import OptimiserOptions, RunConfig, TrainConfig
 from training.presets import resolve
 from training.run.folder import RunFolder
 from training.run.loop import Trainer
@@ -22,7 +22,7 @@ from training.run.loop import Trainer
 EVERY = 50  # steps between evaluations
 
 
-def train(config: TrainConfig, drawn: bool, goal: float) -> str:
+def train(config: RunConfig, drawn: bool, goal: float) -> str:
     """One run in words."""
     reached = "never"
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from training.sweep.engine import EngineOptions, sweep
+from training.config import EngineOptions
+from training.sweep.engine import sweep
 from training.sweep.grid import expand
 from training.sweep.manifest import Manifest
 

@@ -8,7 +8,7 @@ import math
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -70,11 +70,19 @@ def check_fields(config: Any) -> None:
             convert(name, value, hint)
 
 
-def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments from the command line that are outside of a range in the function's signature."""
-    for name, hint in get_type_hints(function, include_extras=True).items():
+def check_arguments(annotated: Any, arguments: Mapping[str, Any]) -> None:
+    """Refuses arguments from the command line that are outside of a range in the annotations of a function or class."""
+    for name, hint in get_type_hints(annotated, include_extras=True).items():
         if name in arguments and _has_range(hint):
             convert(name.replace("_", "-"), arguments[name], hint, AS_FLAG)
+
+
+def check_options(options: Any) -> None:
+    """Refuses a dataclass from the command line of which a field, or a field of a nested one, is out of range."""
+    check_arguments(type(options), vars(options))
+    for value in vars(options).values():
+        if is_dataclass(value):
+            check_options(value)
 
 
 @cache

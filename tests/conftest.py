@@ -58,8 +58,8 @@ def make_run() -> Callable[..., Any]:
     from training.run.folder import RunFolder
     from training.tasks import task_settings
 
-    def make(path: Path, config: TrainConfig, ind: float, ood: float, finished: bool = True) -> RunFolder:
-        config = resolve(config)
+    def make(path: Path, options: TrainConfig, ind: float, ood: float, finished: bool = True) -> RunFolder:
+        config = resolve(options)
         run = RunFolder.create(path, config)
         run.append_metrics({"step": 3, "seconds": 12.34, "ind": ind, "ood": ood})
         info = CheckpointInfo(

@@ -1,5 +1,6 @@
 from .batches import Batch as Batch
 from .batches import draw_batch as draw_batch
+from .config import RunConfig as RunConfig
 from .config import TrainConfig as TrainConfig
 from .datafile import evaluate_file as evaluate_file
 from .evaluate import Scores as Scores

@@ -1,10 +1,12 @@
-"""Everything that a training run is told, as frozen dataclasses: the command line is generated from them.
+"""Everything that a training run is told, as frozen dataclasses.
 
-A field that is None takes the preset's value (`training.presets`). No torch here: `--help` must be quick.
+`TrainConfig` is what a user says; the command line is generated from it. A field that is None is left open and takes
+the preset's value. `RunConfig` is what `training.presets.resolve` makes of it and a run goes by: nothing that a run
+needs is None. No torch here: `--help` must be quick.
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -25,10 +27,17 @@ from models.ranges import (
     Width,
 )
 
+C = TypeVar("C", bound="TrainConfig")
 DEFAULT_POSITION = "ape"
 MAX_RUNS = 5_000  # of a sweep; they are all checked before the first one starts
 Snapshots = Annotated[int, Meta(ge=0, le=1000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
+LearningRate = Annotated[float, Meta(ge=0, le=100)]
+Decay = Annotated[float, Meta(ge=0, le=1000)]
+Beta = Annotated[float, Meta(gt=0, lt=1)]
+GradientNorm = Annotated[float, Meta(ge=0, le=10**6)]
+Amount = Annotated[float, Meta(ge=0, le=10**6)]
+Schedule = Literal["cosine", "constant"]
 
 
 @dataclass(frozen=True)
@@ -67,12 +76,12 @@ class OptimiserOptions:
 
     steps: Steps | None = None  # training steps
     batch_size: RowCount | None = None  # rows a step
-    lr: Annotated[float, Meta(ge=0, le=100)] | None = None  # peak learning rate
+    lr: LearningRate | None = None  # peak learning rate
     warmup_steps: Step | None = None  # steps of linear warm-up
-    schedule: Literal["cosine", "constant"] | None = None  # after the warm-up: cosine to 0, or constant
-    weight_decay: Annotated[float, Meta(ge=0, le=1000)] | None = None  # AdamW's
-    beta2: Annotated[float, Meta(gt=0, lt=1)] | None = None  # AdamW's second-moment decay
-    clip: Annotated[float, Meta(ge=0, le=10**6)] | None = None  # largest gradient norm
+    schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
+    weight_decay: Decay | None = None  # AdamW's
+    beta2: Beta | None = None  # AdamW's second-moment decay
+    clip: GradientNorm | None = None  # largest gradient norm (0: any)
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,19 @@ class DeviceOptions:
 
 
 @dataclass(frozen=True)
+class EngineOptions:
+    """Where a sweep trains its runs."""
+
+    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None  # runs at a time (one a GPU or, without any, one a core)
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 3  # how often a run is tried again after its worker or node died
+    address: str | None = None  # Ray cluster to join, as auto or ray://host:10001; without it one is started here
+    cpus: Amount = 1.0  # Ray: cores a run
+    gpus: Amount = 0.0  # Ray: GPUs a run; 0.25 puts four runs on one
+
+
+@dataclass(frozen=True)
 class TrainConfig:
-    """One training run."""
+    """One training run, as a user describes it."""
 
     preset: str = "small"  # `small` trains in CPU minutes, `paper` is the paper's size, for a GPU
     seed: Seed = 0  # of weights and data
@@ -118,12 +138,68 @@ class TrainConfig:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: object, style: str = IN_FILE) -> "TrainConfig":
+    def from_dict(cls: type[C], values: object, style: str = IN_FILE) -> C:
         """The inverse of `to_dict`, with every type and range checked."""
         try:
             return build(cls, values, "a training config", style)
         except CountLensError as error:
             raise CountLensError(f"this is no training config of this version: {error}") from error
+
+
+# The same groups after resolution. `field()` takes the default None of a field away.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings(TaskOptions):
+    """What is counted, with all lengths known."""
+
+    train_length: Length = field()
+    ood_length: Length = field()
+    max_position: Length = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(ModelOptions):
+    """What learns to count. None: its family has no such setting, or takes its own value (embed_std: init_std)."""
+
+    n_layers: Layers = field()
+    d_model: Width = field()
+
+    @property
+    def has_dropout(self) -> bool:
+        return self.dropout is not None and self.dropout > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings(OptimiserOptions):
+    """How it learns."""
+
+    steps: Steps = field()
+    batch_size: RowCount = field()
+    lr: LearningRate = field()
+    warmup_steps: Step = field()
+    schedule: Schedule = field()
+    weight_decay: Decay = field()
+    beta2: Beta = field()
+    clip: GradientNorm = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSettings(RecordOptions):
+    """What is written down on the way."""
+
+    eval_every: Steps = field()
+    eval_rows: RowCount = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(TrainConfig):
+    """One training run, as it is carried out."""
+
+    data: TaskSettings
+    model: ModelSettings
+    optimiser: OptimiserSettings
+    record: RecordSettings
 
 
 def architecture_name(model: ModelOptions) -> str:

@@ -6,7 +6,7 @@ so that `checkpoints/paper.toml` has it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,18 @@ from models.border import check_fields
 from models.config import CounterConfig, MambaConfig, S4Config
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
-from training.config import DEFAULT_POSITION, ModelOptions, TaskOptions, TrainConfig, architecture_name
+from training.config import (
+    DEFAULT_POSITION,
+    ModelOptions,
+    ModelSettings,
+    OptimiserSettings,
+    RecordSettings,
+    RunConfig,
+    TaskOptions,
+    TaskSettings,
+    TrainConfig,
+    architecture_name,
+)
 from training.policies import get_policy
 from training.tasks import Task, check_sound, make_task
 
@@ -208,29 +219,34 @@ def preset_recipe(config: TrainConfig) -> Recipe:
     return PRESETS[config.preset](config.data.task, architecture_name(config.model), config.data.bos)
 
 
-def resolve(config: TrainConfig) -> TrainConfig:
-    """The same config with no None left, checked as a whole: what it describes can be trained."""
+def resolve(config: TrainConfig) -> RunConfig:
+    """The config with everything filled in that it leaves open, checked as a whole: it can be trained."""
     check_fields(config)
     recipe = preset_recipe(config)
     task = task_of(config)
-    data = replace(
-        config.data,
-        train_length=task.train_length,
-        ood_length=task.ood_length,
-        max_position=config.data.max_position or task.max_position,
+    lengths = {
+        "train_length": task.train_length,
+        "ood_length": task.ood_length,
+        "max_position": config.data.max_position or task.max_position,
+    }
+    resolved = RunConfig(
+        preset=config.preset,
+        seed=config.seed,
+        data=TaskSettings(**vars(config.data) | lengths),
+        model=_resolve_model(config.model, recipe),
+        optimiser=OptimiserSettings(**_fill(config.optimiser, vars(recipe))),
+        record=RecordSettings(**_fill(config.record, vars(recipe))),
+        hardware=config.hardware,
     )
-    model = _fill_model(config.model, recipe)
-    resolved = replace(
-        config,
-        data=data,
-        model=model,
-        optimiser=_fill(config.optimiser, recipe),
-        record=_fill(config.record, recipe),
-    )
-    check_sound(task, data.max_position or 0)
-    get_policy(data.policy)
+    check_sound(task, resolved.data.max_position)
+    get_policy(resolved.data.policy)
     model_config(resolved)
     return resolved
+
+
+def _fill(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as a dict, with these values in place of None."""
+    return {name: values.get(name) if value is None else value for name, value in vars(options).items()}
 
 
 def task_of(config: TrainConfig) -> Task:
@@ -246,50 +262,45 @@ def _task(data: TaskOptions) -> Task:
 D_STATES = {"s4": S4Config.d_state, "mamba": MambaConfig.d_state}
 
 
-def _fill_model(options: ModelOptions, recipe: Recipe) -> ModelOptions:
-    """Model options with no None left where the family has such a field; one that it lacks may not be given."""
+def _resolve_model(options: ModelOptions, recipe: Recipe) -> ModelSettings:
+    """Model settings with every field that the family has; an option that it lacks may not be given."""
     known = {field.name for field in fields(FAMILIES[options.family].config)} | {"family"}
-    foreign = [
-        field.name
-        for field in fields(options)
-        if field.name not in known and getattr(options, field.name) not in (field.default, None)
-    ]
+    absent = {field.name: field.default for field in fields(ModelOptions) if field.name not in known}
+    foreign = [name for name, default in absent.items() if getattr(options, name) not in (default, None)]
     if foreign:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
         raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
-    filled = _fill(options, recipe)
-    width = filled.d_model or 0
-    filled = replace(
-        filled,
-        position=filled.position or DEFAULT_POSITION,
-        d_mlp=filled.d_mlp or 4 * width,
-        d_head=filled.d_head or math.gcd(64, width),
-        d_state=filled.d_state or D_STATES.get(filled.family),
-    )
-    return replace(filled, **{field.name: field.default for field in fields(options) if field.name not in known})
+    width = options.d_model or recipe.d_model
+    derived = {
+        "position": DEFAULT_POSITION,
+        "d_mlp": 4 * width,
+        "d_head": math.gcd(64, width),
+        "d_state": D_STATES.get(options.family),
+    }
+    return ModelSettings(**_fill(options, vars(recipe) | derived) | absent)
 
 
-def model_config(config: TrainConfig) -> CounterConfig:
-    """The counter that a resolved config describes."""
+def model_config(config: RunConfig) -> CounterConfig:
+    """The counter that a run trains."""
     options: dict[str, Any] = vars(config.model).copy()
     family = FAMILIES[options.pop("family")]
     known = {field.name for field in fields(family.config)}
     return family.config(
         d_vocab=task_of(config).vocab.size,
-        max_position=config.data.max_position or 0,
+        max_position=config.data.max_position,
         **{name: value for name, value in options.items() if name in known},
     )
 
 
-def run_name(config: TrainConfig) -> str:
+def run_name(config: RunConfig) -> str:
     """A name that says what the run is, as `mod10/ape-2L/seed0`: whatever is not the preset's own is in it."""
     return f"{cell_name(config)}/seed{config.seed}"
 
 
-def cell_name(config: TrainConfig) -> str:
+def cell_name(config: RunConfig) -> str:
     """A run's name without its seed."""
-    resolved, recipe, paper_task = resolve(config), preset_recipe(config), make_task(config.data.task)
-    data, model = resolved.data, resolved.model
+    recipe, paper_task = preset_recipe(config), make_task(config.data.task)
+    data, model = config.data, config.model
     parts = [architecture_name(model), f"{model.n_layers}L"]
     parts += [f"{model.d_model}d"] * (model.d_model != recipe.d_model)
     parts += [f"{model.n_heads}h"] * (model.n_heads not in (recipe.n_heads, None))
@@ -297,7 +308,7 @@ def cell_name(config: TrainConfig) -> str:
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
     parts += [data.policy] * (data.policy != "shifted")
-    parts += _other_than_recipe(resolved, recipe)
+    parts += _other_than_recipe(config, recipe)
     parts += [config.preset] * (config.preset != "small")
     return f"{data.task}{'-bos' * data.bos}/{'-'.join(parts)}"
 
@@ -318,9 +329,9 @@ RECIPE_LABELS = {
 }
 
 
-def _other_than_recipe(resolved: TrainConfig, recipe: Recipe) -> list[str]:
+def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
     """The parts of a name for options of the recipe that were given another value."""
-    values = vars(resolved.model) | vars(resolved.optimiser)
+    values = vars(config.model) | vars(config.optimiser)
     return [
         label.format(values[name])
         for name, label in RECIPE_LABELS.items()
@@ -328,20 +339,10 @@ def _other_than_recipe(resolved: TrainConfig, recipe: Recipe) -> list[str]:
     ]
 
 
-def _fill(options: Any, recipe: Recipe) -> Any:
-    """Options with the recipe's value wherever they have None."""
-    missing = {
-        field.name: getattr(recipe, field.name)
-        for field in fields(options)
-        if getattr(options, field.name) is None and hasattr(recipe, field.name)
-    }
-    return replace(options, **missing)
-
-
-def describe(model: ModelOptions) -> str:
-    """One line on a resolved model: ape, 2 layers, 64 wide, 4 heads."""
+def describe(model: ModelSettings) -> str:
+    """One line on a model: ape, 2 layers, 64 wide, 4 heads."""
     heads = "" if model.n_heads is None else f", {_plural(model.n_heads, 'head')}"
-    return f"{architecture_name(model)}, {_plural(model.n_layers or 0, 'layer')}, {model.d_model} wide{heads}"
+    return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -1,20 +1,22 @@
 """`countlens sweep`"""
 
 import fnmatch
-import re
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from app.axes import make_cell
 from app.commands.live_table import Board, scores_of, shown
 from app.escape import say
+from app.options import SweepOptions
 from models.errors import CountLensError
+from training.config import EngineOptions
 from training.paper.score_table import score_of_run, write_scores
 from training.run.interrupt import interrupted_by_sigterm
-from training.sweep.engine import EngineOptions, sweep, train_run
+from training.sweep.engine import sweep, train_run
 from training.sweep.estimate import estimate_sweep
 from training.sweep.grid import expand, read_grid
 from training.sweep.local_engine import default_workers
@@ -22,42 +24,30 @@ from training.sweep.manifest import Manifest, last_line, status_of
 from training.sweep.units import duration
 
 
-@dataclass(frozen=True)
-class Flags:
-    """A grid from the command line: every option is an axis."""
-
-    task: tuple[str, ...] = ()
-    architecture: tuple[str, ...] = ()
-    n_layers: tuple[int, ...] = ()
-    bos: str | None = None
-    lengths: tuple[str, ...] = ()
-    seeds: int | None = None
-    preset: str | None = None
-
-    def cell(self) -> dict[str, Any]:
-        """The same as a cell of a grid file."""
-        given: dict[str, Any] = {
-            "task": list(self.task),
-            "architecture": list(self.architecture),
-            "n_layers": list(self.n_layers),
-            "bos": {"without": [False], "with": [True], "both": [False, True]}.get(self.bos or "", []),
-            "lengths": [_length_pair(text) for text in self.lengths],
-            "preset": self.preset,
-            "seeds": self.seeds,
-        }
-        return {key: value for key, value in given.items() if value not in ([], None)}
+def run_command(grid: Path | None, axes: Mapping[str, Any], options: SweepOptions) -> None:
+    """Does what the options say with the runs of a grid file, a manifest or axes."""
+    manifest = open_sweep(grid, make_cell(axes), options.out)
+    if options.status:
+        print_status(manifest)
+    elif options.dry_run:
+        print_estimate(manifest, options.engine_options.workers, options.gpu, options.price_per_core_hour)
+    elif options.index is not None:
+        run_index(manifest, options.index)
+    else:
+        run_sweep(manifest, options.only, options.engine, options.engine_options, options.quiet)
 
 
-def open_sweep(grid: Path | None, flags: Flags, out: Path) -> Manifest:
-    """The manifest that is meant: a manifest's own file, or one made from a grid file or flags below `out`."""
+def open_sweep(grid: Path | None, cell: dict[str, Any], out: Path) -> Manifest:
+    """The manifest that is meant: a manifest's own file, or one made from a grid file or one cell below `out`."""
     if grid is None:
-        if not flags.cell():
+        if not cell:
             raise CountLensError(
                 "what to sweep over? Give a grid file, or axes such as --task mod10 --architecture ape"
             )
-        return Manifest(out / "sweep.jsonl", tuple(expand([flags.cell()])))
-    if flags.cell():
-        raise CountLensError(f"{grid} and axes such as --{next(iter(flags.cell()))} exclude each other: give one")
+        return Manifest(out / "sweep.jsonl", tuple(expand([cell])))
+    if cell:
+        flag = next(iter(cell)).replace("_", "-")
+        raise CountLensError(f"{grid} and axes such as --{flag} exclude each other: give one")
     if grid.suffix == ".jsonl":
         return Manifest.read(grid)
     return Manifest(out / f"{grid.stem}.jsonl", tuple(read_grid(grid)))
@@ -155,10 +145,3 @@ def print_status(manifest: Manifest) -> None:
     for index, (run, status) in enumerate(manifest.statuses()):
         shown = f": {status.error}" if status.state == "failed" else scores_of(status)
         say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
-
-
-def _length_pair(text: str) -> list[int]:
-    pair = re.fullmatch(r"([0-9]{1,9})to([0-9]{1,9})", text)
-    if pair is None:
-        raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
-    return [int(pair[1]), int(pair[2])]

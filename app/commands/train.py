@@ -32,7 +32,7 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, lik
     else:
         resolved = resolve(config)
         prepare(resolved.hardware)  # an option that this machine lacks is refused before a folder is made
-        run = RunFolder.create(out or RUNS / run_name(config), resolved)
+        run = RunFolder.create(out or RUNS / run_name(resolved), resolved)
     settings = run.config()
     bos = " with bos" if settings.data.bos else ""
     say(f"{settings.data.task}{bos}: {describe(settings.model)}, seed {settings.seed} -> {run.path}")

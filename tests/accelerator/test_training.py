@@ -18,7 +18,15 @@ from models.families import FAMILIES
 from models.schemes import SCHEMES
 from models.transformer import LayerNorm
 from tests.accelerator.device import NAME, host_reads
-from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
+from training.config import (
+    DeviceOptions,
+    ModelOptions,
+    OptimiserOptions,
+    RecordOptions,
+    RunConfig,
+    TaskOptions,
+    TrainConfig,
+)
 from training.evaluate import evaluate
 from training.policies import POLICIES
 from training.presets import resolve, task_of
@@ -36,7 +44,7 @@ def slow_unless(quick: bool, value: str) -> Any:
     return pytest.param(value, marks=[] if quick else pytest.mark.slow)
 
 
-def make_config(architecture: str, task: str = "helper", device: str = "auto", **model: Any) -> TrainConfig:
+def make_config(architecture: str, task: str = "helper", device: str = "auto", **model: Any) -> RunConfig:
     family, position = ("transformer", architecture) if architecture in SCHEMES else (architecture, None)
     model = {"n_layers": 2, "d_model": 16} | ({"n_heads": 2} if position else {}) | model
     return resolve(
@@ -50,7 +58,7 @@ def make_config(architecture: str, task: str = "helper", device: str = "auto", *
     )
 
 
-def take_steps(folder: Path, config: TrainConfig) -> tuple[list[float], dict[str, Tensor], list[str]]:
+def take_steps(folder: Path, config: RunConfig) -> tuple[list[float], dict[str, Tensor], list[str]]:
     """Three steps: their losses, the last gradients, and at what the host waited for the device meanwhile."""
     trainer = Trainer(RunFolder.create(folder / config.hardware.device, config))
     with trainer.writer:

@@ -17,12 +17,11 @@ from typing import Any, Literal, get_type_hints
 from unittest.mock import patch
 
 from app import cli
-from models.border import field_hints
+from app.axes import Axes
 from probes.registry import PROBES
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import NUMBERS, TEXTS, plain_types, put_odd_file
 from tests.fuzz.sources import tiny_config, write_counter
-from training.config import TrainConfig
 from training.evaluate import Scores
 from training.run.folder import RunFolder
 from training.run.loop import train
@@ -137,13 +136,22 @@ def list_flags(command: Any) -> dict[str, Any]:
     """The flags of a command with the types of their values, from its signature: a new one is tried too."""
     hints: dict[str, Any] = {}
     for name, hint in get_type_hints(command).items():
-        if hint is TrainConfig:
-            groups = [group for group in field_hints(TrainConfig).values() if is_dataclass(group)]
-            hints |= {"preset": str, "seed": int}
-            hints |= {part: kind for group in groups for part, kind in get_type_hints(group).items()}
+        if is_dataclass(hint):
+            hints |= flatten(hint)
+        elif name == "axes":
+            hints |= get_type_hints(Axes)
         elif name != "return":
             hints[name] = hint
     return {f"--{name.replace('_', '-')}": hint for name, hint in hints.items()}
+
+
+def flatten(options: Any) -> dict[str, Any]:
+    """The fields of a dataclass and of those nested in it, with their types."""
+    hints = get_type_hints(options)
+    nested = [flatten(hint) for hint in hints.values() if is_dataclass(hint)]
+    return {name: hint for name, hint in hints.items() if not is_dataclass(hint)} | {
+        name: hint for group in nested for name, hint in group.items()
+    }
 
 
 def make_arguments(flags: dict[str, dict[str, Any]], chance: random.Random) -> list[str]:

@@ -19,6 +19,9 @@ from training.sweep.manifest import Manifest
 PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "preset": ("small", "paper", "smal"),
     "seeds": (1, 3, [0, 7], [5], 0, []),
+    "seed": (0, 5, [0, 7], []),
+    "family": ("transformer", ["lstm", "s4"], "gru"),
+    "position": ("ape", ["nope", "sine"], "rop"),
     "architecture": ("ape", ["nope", "sine", "rope"], "lstm", ["s4", "mamba", "rwkv6", "rnn"], "gru"),
     "lengths": ([4, 8], [[4, 8], [8, 16]], [8, 4], [50, 100], [4]),
     "task": ("mod10", ["mod7", "selective"], "helper", "first_tok_homogeneous", "selective_mod4", "mod1", "mod9999"),

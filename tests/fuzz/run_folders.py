@@ -21,7 +21,7 @@ from tests.fuzz.checkpoints import mutate_checkpoint
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import damage_bytes, mutate_tree, put_odd_file, to_json
 from tests.fuzz.sources import tiny_config
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.run.folder import RunFolder
 from training.run.loop import train
 from training.run.state import read_state, write_state
@@ -39,7 +39,7 @@ def prepare(folder: Path) -> None:
         keep_stops(folder / name, config)
 
 
-def keep_stops(folder: Path, config: TrainConfig) -> None:
+def keep_stops(folder: Path, config: RunConfig) -> None:
     run = RunFolder.create(folder / "run", config)
     stops = iter(range(1000))
 

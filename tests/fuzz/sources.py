@@ -9,7 +9,7 @@ from models.checkpoint import save_counter
 from models.families import FAMILIES, build_counter
 from models.header import CheckpointInfo
 from models.schemes import SCHEMES
-from training.config import ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
+from training.config import ModelOptions, OptimiserOptions, RecordOptions, RunConfig, TaskOptions, TrainConfig
 from training.presets import model_config, resolve, task_of
 from training.tasks import task_settings
 
@@ -18,7 +18,7 @@ ARCHITECTURES = {scheme: ModelOptions(position=scheme, n_layers=1, d_model=8, n_
 }
 
 
-def tiny_config(architecture: str, task: str = "mod10", **more: int) -> TrainConfig:
+def tiny_config(architecture: str, task: str = "mod10", **more: int) -> RunConfig:
     """A run of a few steps, of a counter eight wide."""
     return resolve(
         TrainConfig(
@@ -30,7 +30,7 @@ def tiny_config(architecture: str, task: str = "mod10", **more: int) -> TrainCon
     )
 
 
-def write_counter(path: Path, config: TrainConfig) -> None:
+def write_counter(path: Path, config: RunConfig) -> None:
     """A checkpoint with random weights that looks trained."""
     counter = build_counter(model_config(config), torch.Generator().manual_seed(0))
     info = CheckpointInfo(

@@ -14,6 +14,7 @@ from models.border import (
     build,
     check_arguments,
     check_fields,
+    check_options,
     convert,
     decode_json,
     open_regular,
@@ -105,6 +106,9 @@ def test_arguments_are_named_as_the_flag_that_was_typed() -> None:
         check_arguments(command, {"max_size": 9})
     with pytest.raises(CountLensError, match="--max-size 9: "):
         convert("max-size", 9, Size, AS_FLAG)
+    check_options(Outer(3))
+    with pytest.raises(CountLensError, match=r"--share 2\.0: must be at least 0 and below 1"):
+        check_options(Outer(3, Inner(2.0)))
 
 
 @pytest.mark.parametrize(

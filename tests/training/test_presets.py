@@ -7,7 +7,15 @@ import pytest
 
 from models.errors import CountLensError
 from models.families import FAMILIES
-from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RecordOptions, TaskOptions, TrainConfig
+from training.config import (
+    DeviceOptions,
+    ModelOptions,
+    OptimiserOptions,
+    RecordOptions,
+    RunConfig,
+    TaskOptions,
+    TrainConfig,
+)
 from training.presets import model_config, preset_recipe, resolve, run_name
 from training.run.loop import lr_factor
 from training.tasks import TASKS
@@ -26,7 +34,18 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     missing = {name for group in options for name, value in vars(group).items() if value is None}
     assert missing - {"embed_std"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
     assert resolve(resolved) == resolved
-    assert TrainConfig.from_dict(resolved.to_dict()) == resolved
+    assert RunConfig.from_dict(resolved.to_dict()) == resolved
+    assert resolve(TrainConfig.from_dict(resolved.to_dict())) == resolved
+
+
+@pytest.mark.parametrize(("group", "name"), [("data", "ood_length"), ("model", "d_model"), ("optimiser", "lr")])
+def test_a_run_leaves_nothing_open_that_it_needs(group: str, name: str) -> None:
+    values = resolve(TrainConfig()).to_dict()
+    with pytest.raises(CountLensError, match=f"{name} = None: must be"):
+        RunConfig.from_dict(values | {group: values[group] | {name: None}})
+    del values[group][name]
+    with pytest.raises(CountLensError, match=f"{group} lacks the setting {name}"):
+        RunConfig.from_dict(values)
 
 
 @pytest.mark.parametrize("preset", ["small", "paper"])
@@ -118,11 +137,12 @@ def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_posit
 )
 def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:
     options = TaskOptions(**data)
-    assert run_name(TrainConfig(data=options, model=ModelOptions(**model))) == name.format(task=options.task)
+    config = resolve(TrainConfig(data=options, model=ModelOptions(**model)))
+    assert run_name(config) == name.format(task=options.task)
 
 
 def test_a_run_of_another_preset_or_seed_has_another_name() -> None:
-    assert run_name(TrainConfig(preset="paper", seed=3)) == "mod10/ape-2L-paper/seed3"
+    assert run_name(resolve(TrainConfig(preset="paper", seed=3))) == "mod10/ape-2L-paper/seed3"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +174,7 @@ def test_configs_that_cannot_be_trained_are_refused_before_anything_is_written(
 
 
 def test_the_learning_rate_warms_up_and_then_falls_or_stays() -> None:
-    cosine = OptimiserOptions(steps=110, warmup_steps=10, schedule="cosine")
+    cosine = replace(resolve(TrainConfig()).optimiser, steps=110, warmup_steps=10, schedule="cosine")
     assert [round(lr_factor(step, cosine), 3) for step in (0, 4, 9, 10, 60, 110)] == [0.1, 0.5, 1.0, 1.0, 0.5, 0.0]
     constant = replace(cosine, schedule="constant")
     assert [lr_factor(step, constant) for step in (4, 10, 109)] == [0.5, 1.0, 1.0]

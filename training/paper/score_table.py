@@ -87,12 +87,12 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         task=data.task,
         bos=data.bos,
         architecture=architecture_name(model),
-        layers=_known(model.n_layers, run),
-        width=_known(model.d_model, run),
+        layers=model.n_layers,
+        width=model.d_model,
         heads=model.n_heads if model.family == "transformer" else None,
         causal=model.causal,
-        train_length=_known(data.train_length, run),
-        ood_length=_known(data.ood_length, run),
+        train_length=data.train_length,
+        ood_length=data.ood_length,
         policy=data.policy,
         preset=config.preset,
         seed=config.seed,
@@ -101,7 +101,7 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         last_ind=round(info.last_scores["ind"], 4),
         last_ood=round(info.last_scores["ood"], 4),
         best_step=info.step,
-        steps=_known(config.optimiser.steps, run),
+        steps=config.optimiser.steps,
         seconds=round(metrics[-1]["seconds"], 1),
     )
 
@@ -186,10 +186,3 @@ def _order(row: ScoreRow) -> tuple[Any, ...]:
     """By what the run was, with seed 10 after seed 9."""
     size = (row.layers, row.width, row.heads or 0, not row.causal, row.train_length, row.ood_length)
     return (row.task, row.bos, row.architecture, *size, row.policy, row.preset, row.seed, row.name)
-
-
-def _known(value: int | None, run: "RunFolder") -> int:
-    """A value that every run's config has, because it was resolved before the run began."""
-    if value is None:
-        raise CountLensError(f"{run.path}/config.json is not resolved: it was not written by a training run")
-    return value

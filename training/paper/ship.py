@@ -12,7 +12,7 @@ from pathlib import Path
 from models.atomic import atomic_path, remove_unfinished, write_text
 from models.errors import CountLensError
 from models.find import CHECKPOINT, find_snapshots, named_counters
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.paper.card import card
 from training.paper.score_table import SCORES, ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
 from training.run.folder import RunFolder
@@ -99,7 +99,7 @@ def _score(planned: SweepRun, folder: Path) -> ScoreRow:
     return score_of_run(run, planned.name)
 
 
-def _recipe(config: TrainConfig) -> tuple[object, ...]:
+def _recipe(config: RunConfig) -> tuple[object, ...]:
     """What decides the weights; where a run was trained and what it wrote down does not."""
     return config.preset, config.seed, config.data, config.model, config.optimiser
 

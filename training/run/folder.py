@@ -28,7 +28,7 @@ from models.border import decode_json, read_text
 from models.errors import CountLensError
 from models.find import CHECKPOINT
 from models.header import read_info
-from training.config import TrainConfig
+from training.config import RunConfig, TrainConfig
 from training.presets import resolve
 from training.run.state import TrainState, fingerprint, read_state, write_state
 
@@ -90,7 +90,7 @@ class RunFolder:
         return self.path / "snapshots" / f"step-{step:07d}.safetensors"
 
     @classmethod
-    def create(cls, path: Path, config: TrainConfig) -> "RunFolder":
+    def create(cls, path: Path, config: RunConfig) -> "RunFolder":
         """A folder for a new run; refuses one that holds anything else."""
         run = cls(path)
         if not run._begin(config):
@@ -100,7 +100,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def open_or_create(cls, path: Path, config: TrainConfig) -> "RunFolder":
+    def open_or_create(cls, path: Path, config: RunConfig) -> "RunFolder":
         """The run of a sweep: the one in the folder or, if there is none, a new one. Another run is refused."""
         run = cls(path)
         run._begin(config)
@@ -108,7 +108,7 @@ class RunFolder:
             raise CountLensError(f"{path} holds another run than the sweep's: move it away")
         return run
 
-    def _begin(self, config: TrainConfig) -> bool:
+    def _begin(self, config: RunConfig) -> bool:
         """Writes config.json unless a run is there; tells whether it did. Refuses a folder with foreign files."""
         if self.exists:
             return False
@@ -141,18 +141,19 @@ class RunFolder:
             raise CountLensError(f"{path} holds no run: it has no config.json")
         return cls(path)
 
-    def config(self) -> TrainConfig:
-        """The resolved config that the run was started with."""
+    def config(self) -> RunConfig:
+        """The config that the run was started with."""
         try:
             config = TrainConfig.from_dict(decode_json(read_text(self._config, MAX_CONFIG), "the text"))
-            if resolve(config) != config:
+            resolved = resolve(config)
+            if resolved.to_dict() != config.to_dict():
                 raise CountLensError("it is not resolved, so it was not written by a training run")
         except CountLensError as error:
             reason = str(error).removeprefix(f"cannot read {self._config}: ")
             raise CountLensError(
                 f"cannot read {self._config}: {reason}. Restore the file, or start a new run in another folder"
             ) from error
-        return config
+        return resolved
 
     @property
     def failure(self) -> str | None:

@@ -16,7 +16,7 @@ from models.counter import Counter
 from models.families import build_counter
 from models.header import CheckpointInfo, read_info
 from training.batches import WeightedTokens, draw_tokens
-from training.config import OptimiserOptions, TrainConfig
+from training.config import OptimiserSettings, RunConfig
 from training.evaluate import Scores, evaluate
 from training.presets import model_config, task_of
 from training.run.device import (
@@ -48,7 +48,7 @@ def train(run: RunFolder, progress: bool = True) -> Scores:
         return trainer.finish()
 
 
-def final_scores(counter: Counter, config: TrainConfig) -> Scores:
+def final_scores(counter: Counter, config: RunConfig) -> Scores:
     """Scores on rows on which no checkpoint was chosen."""
     return evaluate(counter, task_of(config), config.data.policy)
 
@@ -62,9 +62,9 @@ def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
     return (per_token * tokens.shares).sum() / (tokens.shares * (labels != NOT_SCORED)).sum()
 
 
-def lr_factor(step: int, options: OptimiserOptions) -> float:
+def lr_factor(step: int, options: OptimiserSettings) -> float:
     """The learning rate at a step (0 is the first), as a part of its peak."""
-    warmup, steps = options.warmup_steps or 0, options.steps or 1
+    warmup, steps = options.warmup_steps, options.steps
     if step < warmup:
         return (step + 1) / warmup
     if options.schedule == "constant":
@@ -90,13 +90,13 @@ class _Parts:
     generator: torch.Generator  # of training data
 
 
-def _build(config: TrainConfig, device: torch.device) -> _Parts:
+def _build(config: RunConfig, device: torch.device) -> _Parts:
     weights = torch.Generator().manual_seed(config.seed)
     counter = build_counter(model_config(config), weights).to(device)
     options = config.optimiser
     optimiser = torch.optim.AdamW(
-        counter.parameter_groups(options.lr or 0.0, options.weight_decay or 0.0),
-        betas=(0.9, options.beta2 or 0.999),
+        counter.parameter_groups(options.lr, options.weight_decay),
+        betas=(0.9, options.beta2),
         fused=device.type != "mps",
     )
     for group in optimiser.param_groups:
@@ -112,7 +112,7 @@ class Trainer:
         self.config = run.config()
         self.device = prepare(self.config.hardware)
         self.parts = _build(self.config, self.device)
-        self.steps = self.config.optimiser.steps or 0
+        self.steps = self.config.optimiser.steps
         self.step, self.seconds = 0, 0.0
         self.best: dict[str, Any] | None = None
         self.digests: dict[str, str] = {}  # of the checkpoints up to this step, by their names in the run folder
@@ -120,7 +120,7 @@ class Trainer:
         # Halves of 16 bits cannot hold small gradients: the loss is scaled up for them.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.hardware.autocast == "fp16")
         # Dropout treats equal tokens differently: there, every row must be a draw of its own.
-        self.independent_rows = (self.config.model.dropout or 0.0) > 0
+        self.independent_rows = self.config.model.has_dropout
         self.step_model: nn.Module = self.parts.counter
         if self.config.hardware.compile:
             self.step_model = torch.compile(self.parts.counter)  # type: ignore[assignment]
@@ -151,7 +151,7 @@ class Trainer:
                 self.seconds = time.perf_counter() - started
                 if self.step in snapshots:
                     self._save(self.run.snapshot(self.step), None)
-                evaluating = self.step % (self.config.record.eval_every or 1) == 0 or self.step == self.steps
+                evaluating = self.step % self.config.record.eval_every == 0 or self.step == self.steps
                 if evaluating:
                     scores = self.record(float(loss), self.score())
                 if evaluating or stopping() or self.seconds - saved > SECONDS_BETWEEN_SAVES:
@@ -187,7 +187,7 @@ class Trainer:
     def advance(self) -> Tensor:
         """One optimiser step; advances `step`."""
         parts, options = self.parts, self.config.optimiser
-        tokens = self.draw("train", options.batch_size or 1)
+        tokens = self.draw("train", options.batch_size)
         batch = tokens.batch
         mask = None if parts.counter.cfg.causal else batch.attention_mask
         self.step_model.train()
@@ -198,7 +198,7 @@ class Trainer:
         parts.optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(loss + parts.counter.penalty(logits, tokens.shares)).backward()
         self.scaler.unscale_(parts.optimiser)
-        nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip or math.inf)
+        nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip if options.clip > 0 else math.inf)
         for group in parts.optimiser.param_groups:
             group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
         self.scaler.step(parts.optimiser)
@@ -220,7 +220,7 @@ class Trainer:
 
     def score(self) -> Scores:
         """Scores now, on the rows on which the best checkpoint is chosen."""
-        rows = self.config.record.eval_rows or 1
+        rows = self.config.record.eval_rows
         return evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
 
     def record(self, loss: float, scores: Scores) -> dict[str, float]:

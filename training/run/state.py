@@ -18,7 +18,7 @@ from models.border import decode_json
 from models.checkpoint import load_tensors, save_tensors
 from models.errors import CountLensError
 from models.header import read_info, read_metadata
-from training.config import TrainConfig
+from training.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class TrainState:
     tensors: dict[str, Tensor]  # model.*, optimiser.*, generator, dropout
 
 
-def write_state(path: Path, state: TrainState, config: TrainConfig) -> None:
+def write_state(path: Path, state: TrainState, config: RunConfig) -> None:
     """Writes the state of a run with this config, whole or not at all."""
     fields = {"step": state.step, "seconds": state.seconds, "best": state.best, "digests": state.digests}
     text = json.dumps({**fields, "config": config.to_dict()})
     save_tensors(path, state.tensors, {"state": text, "sha256": _checksum(text, state.tensors)})
 
 
-def read_state(path: Path, config: TrainConfig, template: Mapping[str, Tensor] | None = None) -> TrainState:
+def read_state(path: Path, config: RunConfig, template: Mapping[str, Tensor] | None = None) -> TrainState:
     """The state in a file, or an error if it is damaged, or belongs to another config or to tensors of other shapes.
 
     `template` has the names, shapes and dtypes that the run's tensors must have.
@@ -50,7 +50,7 @@ def read_state(path: Path, config: TrainConfig, template: Mapping[str, Tensor] |
         raise CountLensError(f"{path} is damaged or of another version of CountLens: its checksum does not match")
     try:
         fields = json.loads(text)
-        same_config = TrainConfig.from_dict(fields.pop("config")) == config
+        same_config = RunConfig.from_dict(fields.pop("config")) == config
         state = TrainState(**fields, tensors=tensors)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CountLensError(f"{path} is of another version of CountLens: {error}") from error

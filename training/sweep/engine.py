@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from models.errors import CountLensError, unknown
-from training.config import TrainConfig
+from training.config import EngineOptions, RunConfig
 from training.run.folder import BusyError, RunFolder
 from training.run.loop import train
 from training.sweep.grid import SweepRun
@@ -33,17 +33,6 @@ class Event:
     run: SweepRun
     kind: Literal["started", "finished", "failed", "busy", "lost"]  # lost: its worker died; it is tried again
     error: str | None = None  # why it failed
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """Where and how an engine trains."""
-
-    workers: int | None = None  # runs at a time: one a GPU or, without any, one a core
-    retries: int = 3  # how often a run is tried again after its worker or node died
-    address: str | None = None  # ray: an existing cluster ("auto", or ray://host:port); None starts one here
-    cpus: float = 1.0  # ray: cores a run
-    gpus: float = 0.0  # ray: GPUs a run, may be a part of one
 
 
 Engine = Callable[[Manifest, list[SweepRun], EngineOptions], Iterator[Event | None]]
@@ -69,7 +58,7 @@ def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | No
         yield from run_all(manifest, unfinished, options or EngineOptions())
 
 
-def train_run(path: Path, config: TrainConfig, progress: bool = False) -> Outcome:
+def train_run(path: Path, config: RunConfig, progress: bool = False) -> Outcome:
     """Trains one run of a sweep from wherever it is; an error is written into its folder, not raised."""
     try:
         train(RunFolder.open_or_create(path, config), progress)

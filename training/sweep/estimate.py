@@ -12,7 +12,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from models.errors import CountLensError, unknown
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.presets import run_name
 from training.sweep.flops import run_flops
 from training.sweep.gpus import GPUS, LAUNCH_SECONDS, UTILISATION, bound_by_launches, gpu_seconds
@@ -140,7 +140,7 @@ class Estimate:
 
 
 def estimate_sweep(
-    configs: Sequence[TrainConfig],
+    configs: Sequence[RunConfig],
     names: Sequence[str] | None = None,
     workers: int = 1,
     gpu: str = "a100",
@@ -150,7 +150,7 @@ def estimate_sweep(
     seconds_budget: float = 10.0,
     progress: bool = True,
 ) -> Estimate:
-    """The estimate for resolved configs, trained in this order. A GPU's price is its typical list price by default.
+    """The estimate for these runs, trained in this order. A GPU's price is its typical list price by default.
 
     Runs that cost the same, because they differ only in their seed or in numbers such as the learning rate, are timed
     once. One cell per family and width is timed in any case, then others until `seconds_budget` is used up. The rest
@@ -176,14 +176,14 @@ def estimate_sweep(
 
 
 def _time_kinds(
-    kinds: dict[Hashable, TrainConfig], seconds_budget: float, progress: bool
+    kinds: dict[Hashable, RunConfig], seconds_budget: float, progress: bool
 ) -> tuple[dict[Hashable, Timing], dict[Hashable, Timing]]:
     """The timings of all kinds of runs: those that were measured, and those computed from them."""
     budget = max(LEAST_SECONDS_A_CELL, min(MOST_SECONDS_A_CELL, seconds_budget / max(1, len(kinds))))
     end = time.perf_counter() + seconds_budget
     # Shallow ones first: they are quick to build. Of those the one with most work, whose arithmetic is least overhead.
     work = {key: step_work(config) for key, config in kinds.items()}
-    order = sorted(kinds, key=lambda key: (kinds[key].model.n_layers or 0, -work[key]))
+    order = sorted(kinds, key=lambda key: (kinds[key].model.n_layers, -work[key]))
     first = {_speed_key(kinds[key]): key for key in reversed(order)}
     order = [*first.values(), *(key for key in order if key not in first.values())]
     measured: dict[Hashable, Timing] = {}
@@ -198,19 +198,19 @@ def _time_kinds(
     return measured, computed
 
 
-def _speed_key(config: TrainConfig) -> Hashable:
+def _speed_key(config: RunConfig) -> Hashable:
     """What the speed of arithmetic depends on most."""
     return config.model.family, config.model.d_model, config.hardware
 
 
-def _cost_key(config: TrainConfig) -> Hashable:
+def _cost_key(config: RunConfig) -> Hashable:
     """What a step's and an evaluation's time depends on."""
     model = replace(config.model, init_std=None, embed_std=None)
     return config.data, model, config.optimiser.batch_size, config.record.eval_rows, config.hardware
 
 
 def _cells(
-    configs: Sequence[TrainConfig],
+    configs: Sequence[RunConfig],
     names: Sequence[str],
     seconds: Sequence[float],
     measured: Sequence[bool],
@@ -224,7 +224,7 @@ def _cells(
         CellEstimate(
             cell=names[first[config]].rpartition("/")[0] or names[first[config]],
             runs=runs,
-            steps=config.optimiser.steps or 0,
+            steps=config.optimiser.steps,
             flops=run_flops(config),
             seconds=seconds[first[config]],
             gpu_seconds=gpu_seconds(card, config),

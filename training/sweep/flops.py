@@ -13,41 +13,41 @@ from functools import lru_cache
 import torch
 
 from models.config import CounterConfig
-from training.config import TaskOptions, TrainConfig
+from training.config import RunConfig, TaskSettings, TrainConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
 from training.tasks import Split
 
 
-def run_flops(config: TrainConfig) -> float:
-    """FLOPs of a whole run of a resolved config: its steps, its evaluations and the final scores."""
-    evaluation, final = (evaluation_flops(config, rows) for rows in (config.record.eval_rows or 1, FINAL_ROWS))
-    return (config.optimiser.steps or 0) * step_flops(config) + evaluations(config) * evaluation + final
+def run_flops(config: RunConfig) -> float:
+    """FLOPs of a whole run: its steps, its evaluations and the final scores."""
+    evaluation, final = (evaluation_flops(config, rows) for rows in (config.record.eval_rows, FINAL_ROWS))
+    return config.optimiser.steps * step_flops(config) + evaluations(config) * evaluation + final
 
 
-def evaluations(config: TrainConfig) -> int:
+def evaluations(config: RunConfig) -> int:
     """How often a run is evaluated on its way: each `eval_every` steps, and at the end."""
-    return -(-(config.optimiser.steps or 0) // (config.record.eval_every or 1))
+    return -(-config.optimiser.steps // config.record.eval_every)
 
 
-def step_flops(config: TrainConfig) -> float:
-    """FLOPs of one training step of a resolved config, forward and backward."""
-    return 3 * forward_flops(model_config(config), config.optimiser.batch_size or 1, row_length(config, "train"))
+def step_flops(config: RunConfig) -> float:
+    """FLOPs of one training step, forward and backward."""
+    return 3 * forward_flops(model_config(config), config.optimiser.batch_size, row_length(config, "train"))
 
 
-def evaluation_flops(config: TrainConfig, rows: int) -> float:
+def evaluation_flops(config: RunConfig, rows: int) -> float:
     """FLOPs of scoring so many rows of each split."""
     cfg = model_config(config)
     return sum(forward_flops(cfg, rows, row_length(config, split)) for split in task_of(config).splits)
 
 
-def row_length(config: TrainConfig, split: Split) -> int:
+def row_length(config: RunConfig, split: Split) -> int:
     """Positions of a batch of this split, padding included."""
     return _row_length(config.data, split)
 
 
 @lru_cache(maxsize=1024)
-def _row_length(data: TaskOptions, split: Split) -> int:
+def _row_length(data: TaskSettings, split: Split) -> int:
     rows = task_of(TrainConfig(data=data)).sample(split, 1, torch.Generator().manual_seed(0))
     return rows.token_ids.shape[1]
 

@@ -9,7 +9,7 @@ side would cost less, and no --compile, which would save many launches.
 
 from dataclasses import dataclass
 
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.evaluate import FINAL_ROWS, ROWS_AT_ONCE
 from training.presets import model_config, task_of
 from training.sweep.flops import evaluation_flops, evaluations, row_length, step_flops
@@ -58,17 +58,17 @@ GPUS: dict[str, Gpu] = {
 }
 
 
-def gpu_seconds(gpu: Gpu, config: TrainConfig) -> float:
-    """Seconds of a whole run of a resolved config: its steps, its evaluations and the final scores."""
+def gpu_seconds(gpu: Gpu, config: RunConfig) -> float:
+    """Seconds of a whole run: its steps, its evaluations and the final scores."""
     step = gpu.seconds(step_flops(config), step_launches(config), config.hardware.autocast)
     evaluation, final = (
         gpu.seconds(evaluation_flops(config, rows), evaluation_launches(config, rows))
-        for rows in (config.record.eval_rows or 1, FINAL_ROWS)
+        for rows in (config.record.eval_rows, FINAL_ROWS)
     )
-    return (config.optimiser.steps or 0) * step + evaluations(config) * evaluation + final
+    return config.optimiser.steps * step + evaluations(config) * evaluation + final
 
 
-def bound_by_launches(gpu: Gpu, config: TrainConfig) -> bool:
+def bound_by_launches(gpu: Gpu, config: RunConfig) -> bool:
     """Whether a step waits for the host and not for arithmetic, so that a faster GPU would not help."""
     flops, launches = step_flops(config), step_launches(config)
     return gpu.seconds(0.0, launches) >= gpu.seconds(flops, 0, config.hardware.autocast)
@@ -77,12 +77,12 @@ def bound_by_launches(gpu: Gpu, config: TrainConfig) -> bool:
 OTHER_LAUNCHES = 70  # of a step outside the layers: the batch, embedding, head, loss, clipping, AdamW
 
 
-def step_launches(config: TrainConfig) -> int:
+def step_launches(config: RunConfig) -> int:
     """Kernels that a training step starts, roughly."""
-    return _launches(config, config.optimiser.batch_size or 1, row_length(config, "train"))
+    return _launches(config, config.optimiser.batch_size, row_length(config, "train"))
 
 
-def evaluation_launches(config: TrainConfig, rows: int) -> int:
+def evaluation_launches(config: RunConfig, rows: int) -> int:
     """Kernels that scoring so many rows of each split starts: a forward pass is a third of a step, and each position
     takes a few more to score."""
     lengths = [row_length(config, split) for split in task_of(config).splits]
@@ -90,6 +90,6 @@ def evaluation_launches(config: TrainConfig, rows: int) -> int:
     return sum(passes * _launches(config, min(rows, ROWS_AT_ONCE), n_pos) // 3 + 5 * n_pos for n_pos in lengths)
 
 
-def _launches(config: TrainConfig, rows: int, n_pos: int) -> int:
+def _launches(config: RunConfig, rows: int, n_pos: int) -> int:
     cfg = model_config(config)
     return OTHER_LAUNCHES + cfg.n_layers * cfg.layer_launches(rows, n_pos)

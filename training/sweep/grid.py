@@ -1,10 +1,15 @@
 """A grid of runs, from a small TOML file or from flags, expanded and checked as a whole before anything starts.
 
+    task = "mod10"
+    architecture = ["nope", "sine", "ape"]     # a list is an axis: a run for each value
+
+Several of these, with other keys or values, are cells:
+
     seeds = 3                                  # for every cell that says nothing else
 
     [[cells]]
     task = "mod10"
-    architecture = ["nope", "sine", "ape"]     # a list is an axis: a run for each value
+    architecture = ["nope", "sine", "ape"]
 
     [[cells]]
     task = "selective"
@@ -28,7 +33,7 @@ from msgspec import Meta
 from models.architectures import find_architecture
 from models.border import IN_FILE, build, convert, field_hints, read_toml
 from models.errors import CountLensError, shown, unknown
-from training.config import MAX_RUNS, TrainConfig
+from training.config import MAX_RUNS, RunConfig, TrainConfig
 from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
@@ -38,8 +43,9 @@ OPTIONS = {
     field.name: group for group, cls in field_hints(TrainConfig).items() if is_dataclass(cls) for field in fields(cls)
 }
 SEED = field_hints(TrainConfig)["seed"]
-# `architecture` stands for family and position together, as in the paper's tables.
-KEYS = ["preset", "seeds", "architecture", "lengths", *(name for name in OPTIONS if name not in ("family", "position"))]
+# Keys that are no options themselves, and the options that they stand for; an architecture is as in the paper's tables.
+COMBINED = {"seeds": ("seed",), "architecture": ("family", "position"), "lengths": ("train_length", "ood_length")}
+KEYS = ["preset", "seed", *COMBINED, *OPTIONS]
 
 
 @dataclass(frozen=True)
@@ -47,16 +53,22 @@ class SweepRun:
     """One run of a sweep: where it goes, and everything that it is told."""
 
     name: str  # folder below the sweep's, as mod10/ape-2L/seed0
-    config: TrainConfig  # resolved
+    config: RunConfig
 
 
 def read_grid(path: Path) -> list[SweepRun]:
     """The runs of a grid file."""
     content = read_toml(path)
     cells = content.pop("cells", None)
+    if cells is None and content and not any(_holds_tables(value) for value in content.values()):
+        cells = [content]  # a file without [[cells]] is one cell
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise CountLensError(f"{path} has no cells: begin each with a line [[cells]]")
     return expand([content | cell for cell in cells])
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
 def expand(cells: list[Cell]) -> list[SweepRun]:
@@ -105,13 +117,19 @@ def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
     for key in cell:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
-    seeds = cell.get("seeds", 1)
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        seeds = range(convert("seeds", seeds, Annotated[int, Meta(le=MAX_RUNS)], IN_FILE))
+        for option in COMBINED.get(key, ()):
+            if option in cell:
+                raise CountLensError(f"{where}: {key} and {option} exclude each other: leave one out")
     axes = {key: _axis(key, value) for key, value in cell.items() if key != "seeds"}
-    for key, values in (axes | {"seeds": seeds}).items():
+    if "seed" not in cell:
+        seeds = cell.get("seeds", 1)
+        if isinstance(seeds, int) and not isinstance(seeds, bool):  # that many, from 0 on
+            seeds = range(convert("seeds", seeds, Annotated[int, Meta(le=MAX_RUNS)], IN_FILE))
+        axes["seeds"] = seeds
+    for key, values in axes.items():
         if not isinstance(values, list | range) or not values:
             raise CountLensError(f"{where}: {key} = {shown(values)} gives no run: give a value or a list of them")
+    seeds = axes.pop("seed" if "seed" in axes else "seeds")
     return axes, seeds
 
 

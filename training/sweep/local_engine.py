@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from training.sweep.engine import EngineOptions, Event, Outcome, record_failure, train_run
+from training.config import EngineOptions
+from training.sweep.engine import Event, Outcome, record_failure, train_run
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 

@@ -11,7 +11,7 @@ from models.border import build, decode_json, read_text
 from models.errors import CountLensError, shown
 from models.header import read_info
 from models.ranges import Name, Step
-from training.config import MAX_RUNS, TrainConfig
+from training.config import MAX_RUNS, RunConfig, TrainConfig
 from training.presets import resolve
 from training.run.folder import RunFolder
 from training.sweep.grid import SweepRun
@@ -117,7 +117,7 @@ def _parse(line: str, where: str) -> SweepRun:
     return run
 
 
-def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
+def status_of(folder: RunFolder, config: RunConfig) -> RunStatus:
     """How far a run is, from its folder alone."""
     last: dict[str, Any] = {"step": 0, "seconds": 0.0}
     scores: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def status_of(folder: RunFolder, config: TrainConfig) -> RunStatus:
     return RunStatus(
         state=state,
         step=last["step"],
-        steps=config.optimiser.steps or 0,
+        steps=config.optimiser.steps,
         seconds=last["seconds"],
         ind=scores.get("ind"),
         ood=scores.get("ood"),

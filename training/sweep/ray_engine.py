@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from models.errors import CountLensError
-from training.sweep.engine import EngineOptions, Event, Outcome, record_failure, train_run
+from training.config import EngineOptions
+from training.sweep.engine import Event, Outcome, record_failure, train_run
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 

@@ -19,7 +19,7 @@ from models.config import CounterConfig
 from models.errors import CountLensError
 from models.families import build_counter
 from training.batches import tabulate_rows
-from training.config import TrainConfig
+from training.config import RunConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
 from training.run.device import choose_device, dropout_stream
@@ -42,13 +42,13 @@ class Timing:
     evaluation: float  # scoring, and saving the best checkpoint and the state
     final: float  # scoring the best checkpoint once more, on more rows
 
-    def of_run(self, config: TrainConfig) -> float:
+    def of_run(self, config: RunConfig) -> float:
         """Seconds of a whole run; the config may differ from the timed one in what costs nothing."""
-        return (config.optimiser.steps or 0) * self.step + evaluations(config) * self.evaluation + self.final
+        return config.optimiser.steps * self.step + evaluations(config) * self.evaluation + self.final
 
 
-def time_run(config: TrainConfig, seconds_budget: float = 1.5) -> Timing:
-    """The timing of a resolved config, by the training loop's own step in a folder that is thrown away.
+def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
+    """The timing of a run, by the training loop's own step in a folder that is thrown away.
 
     A step or an evaluation that would not fit into the budget is timed with fewer rows, and the time multiplied by
     how many more tokens there are (equal rows, which are computed once, counted once). Nothing is compiled.
@@ -78,7 +78,7 @@ def time_run(config: TrainConfig, seconds_budget: float = 1.5) -> Timing:
     )
 
 
-def extrapolate(timing: Timing, timed: TrainConfig, config: TrainConfig) -> Timing:
+def extrapolate(timing: Timing, timed: RunConfig, config: RunConfig) -> Timing:
     """What another config would take if it did its arithmetic as fast as the timed one.
 
     Fair for the same family and width, at other depths, row lengths and batches. Saving is scaled like scoring.
@@ -91,20 +91,20 @@ def extrapolate(timing: Timing, timed: TrainConfig, config: TrainConfig) -> Timi
     )
 
 
-def step_work(config: TrainConfig) -> float:
+def step_work(config: RunConfig) -> float:
     """FLOPs of a training step on this machine, equal rows counted once."""
     config = _as_far_as_possible(config)
-    nominal = (config.optimiser.batch_size or 1) * row_length(config, "train")
+    nominal = config.optimiser.batch_size * row_length(config, "train")
     return step_flops(config) * _batch_tokens(config) / nominal
 
 
-def _evaluation_work(config: TrainConfig, rows: int | None) -> float:
+def _evaluation_work(config: RunConfig, rows: int) -> float:
     """FLOPs of scoring so many rows of each split, equal rows counted once."""
-    nominal = (rows or 1) * sum(row_length(config, split) for split in task_of(config).splits)
-    return evaluation_flops(config, rows or 1) * _scored_tokens(config, rows) / nominal
+    nominal = rows * sum(row_length(config, split) for split in task_of(config).splits)
+    return evaluation_flops(config, rows) * _scored_tokens(config, rows) / nominal
 
 
-def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
+def _as_far_as_possible(config: RunConfig) -> RunConfig:
     """The config without what this machine lacks: a sweep for a GPU can be planned on a laptop."""
     options = config.hardware
     try:
@@ -117,9 +117,9 @@ def _as_far_as_possible(config: TrainConfig) -> TrainConfig:
     return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
 
 
-def _affordable(config: TrainConfig, seconds_budget: float) -> TrainConfig:
+def _affordable(config: RunConfig, seconds_budget: float) -> RunConfig:
     """The config with as many rows a step and an evaluation as a CPU can be timed with within the budget."""
-    batch, rows = config.optimiser.batch_size or 1, config.record.eval_rows or 1
+    batch, rows = config.optimiser.batch_size, config.record.eval_rows
     flops = GUESSED_CPU_FLOPS * seconds_budget
     batch_part = min(1.0, 0.25 * flops / step_flops(config))
     rows_part = min(1.0, 0.5 * flops / evaluation_flops(config, rows))
@@ -147,17 +147,17 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
             return statistics.median(times[1:] or times), result
 
 
-def _batch_tokens(config: TrainConfig) -> int:
+def _batch_tokens(config: RunConfig) -> int:
     """Tokens of a training batch as the trainer computes it."""
-    return _tokens(config, "train", config.optimiser.batch_size or 1, (config.model.dropout or 0.0) > 0)
+    return _tokens(config, "train", config.optimiser.batch_size, config.model.has_dropout)
 
 
-def _scored_tokens(config: TrainConfig, rows: int | None) -> int:
+def _scored_tokens(config: RunConfig, rows: int) -> int:
     """Tokens of an evaluation on so many rows of each split."""
-    return sum(_tokens(config, split, rows or 1, independent_rows=False) for split in task_of(config).splits)
+    return sum(_tokens(config, split, rows, independent_rows=False) for split in task_of(config).splits)
 
 
-def _tokens(config: TrainConfig, split: Split, rows: int, independent_rows: bool) -> int:
+def _tokens(config: RunConfig, split: Split, rows: int, independent_rows: bool) -> int:
     """Tokens of a batch as it is computed: rows that the counter cannot tell apart once."""
     task, cfg = task_of(config), model_config(config)
     max_position = max(cfg.max_position, task.longest_row)

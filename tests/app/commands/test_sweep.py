@@ -15,8 +15,9 @@ import pytest
 from app.cli import main
 from app.commands.live_table import Board
 from models.atomic import write_text, writing_failed
+from training.config import EngineOptions
 from training.run.folder import RunFolder
-from training.sweep.engine import EngineOptions, Event, train_run
+from training.sweep.engine import Event, train_run
 from training.sweep.grid import SweepRun, read_grid
 from training.sweep.manifest import Manifest
 
@@ -130,10 +131,36 @@ def test_axes_on_the_command_line_are_a_grid(
     assert lines[-1].split()[-1] == "selective-bos/lstm-2L-20to40/seed1"
 
 
+def test_every_option_of_train_is_an_axis_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    axes = "--task mod10 --position nope ape --steps 200 --lr 1e-3 5e-3 --causal False --tensorboard --seed 100 105"
+    lines = called(capsys, "sweep", *axes.split(), "--status").splitlines()
+    assert [line.split()[2:] for line in lines] == [
+        ["0/200", f"mod10/{position}-2L-noncausal-200steps-lr{lr}/seed{seed}"]
+        for position in ("nope", "ape")
+        for lr in ("0.001", "0.005")
+        for seed in (100, 105)
+    ]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_file_without_cells_is_trained_as_the_same_axes_are(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid.write_text(GRID.replace("[[cells]]", ""))
+    assert "2 of 2 runs finished" in called(capsys, "sweep", grid)
+    axes = "--task mod10 --lengths 5to10 --n-layers 1 --d-model 8 --steps 20 --eval-every 10 --eval-rows 8"
+    assert "2 of 2 runs finished" in called(capsys, "sweep", *axes.split(), "--architecture", "ape", "rnn")
+    assert Path("runs/sweep.jsonl").read_bytes() == Path("runs/tiny.jsonl").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         ("", "what to sweep over"),
+        ("tiny.toml --n-layers 2", "tiny.toml and axes such as --n-layers exclude each other"),
+        ("--steps", "steps = [] gives no run"),
+        ("--architecture ape --position rope", "architecture and position exclude each other"),
         ("tiny.toml --task mod10", "exclude each other"),
         ("missing.toml", "cannot read"),
         ("tiny.toml --only selective/*", "fits none of the runs"),

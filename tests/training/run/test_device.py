@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models.errors import CountLensError
-from training.config import DeviceOptions, ModelOptions, TrainConfig
+from training.config import DeviceOptions, ModelOptions, RunConfig, TrainConfig
 from training.presets import resolve
 from training.run import loop
 from training.run.device import prepare, restore_scaler, scaler_state
@@ -53,14 +53,15 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "prepare", lambda options: torch.device("cpu"))
 
 
-def in_fp16(tiny: TrainConfig, **model: object) -> TrainConfig:
-    config = replace(tiny, hardware=DeviceOptions("cpu", precision="fp16"))
-    return resolve(replace(config, model=ModelOptions(**model))) if model else config
+HALF = DeviceOptions("cpu", precision="fp16")
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn", "s4", "mamba", "rwkv6"])  # no CPU has an LSTM in fp16
-def test_a_step_in_fp16_is_nearly_that_of_fp32(tmp_path: Path, tiny: TrainConfig, family: str, on_cpu: None) -> None:
-    half = in_fp16(tiny, family=family, n_layers=1, d_model=8)
+def test_a_step_in_fp16_is_nearly_that_of_fp32(
+    tmp_path: Path, tiny_options: TrainConfig, family: str, on_cpu: None
+) -> None:
+    model = ModelOptions(family=family, n_layers=1, d_model=8)
+    half = resolve(replace(tiny_options, model=model, hardware=HALF))
     whole = replace(half, hardware=DeviceOptions("cpu"))
     trainers = [Trainer(RunFolder.create(tmp_path / name, cfg)) for name, cfg in (("half", half), ("whole", whole))]
     losses = [float(trainer.advance()) for trainer in trainers]
@@ -71,9 +72,8 @@ def test_a_step_in_fp16_is_nearly_that_of_fp32(tmp_path: Path, tiny: TrainConfig
         assert (a.grad - b.grad).norm() < 0.05 * b.grad.norm() + 1e-4  # unscaled again
 
 
-def test_fp16_goes_on_after_a_stop_with_its_loss_scale(tmp_path: Path, tiny: TrainConfig, on_cpu: None) -> None:
-    config = in_fp16(tiny)
-    trainer = Trainer(RunFolder.create(tmp_path / "run", config))
+def test_fp16_goes_on_after_a_stop_with_its_loss_scale(tmp_path: Path, tiny: RunConfig, on_cpu: None) -> None:
+    trainer = Trainer(RunFolder.create(tmp_path / "run", replace(tiny, hardware=HALF)))
     trainer.advance()
     trainer.scaler.update(new_scale=512.0)
     trainer.advance()
@@ -84,10 +84,8 @@ def test_fp16_goes_on_after_a_stop_with_its_loss_scale(tmp_path: Path, tiny: Tra
     assert float(resumed.advance()) == float(trainer.advance())
 
 
-def test_an_overflow_in_fp16_skips_the_step_and_halves_the_scale(
-    tmp_path: Path, tiny: TrainConfig, on_cpu: None
-) -> None:
-    trainer = Trainer(RunFolder.create(tmp_path / "run", in_fp16(tiny)))
+def test_an_overflow_in_fp16_skips_the_step_and_halves_the_scale(tmp_path: Path, tiny: RunConfig, on_cpu: None) -> None:
+    trainer = Trainer(RunFolder.create(tmp_path / "run", replace(tiny, hardware=HALF)))
     trainer.advance()
     before = {name: weight.clone() for name, weight in trainer.parts.counter.state_dict().items()}
     trainer.scaler.update(new_scale=2.0**40)

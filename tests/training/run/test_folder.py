@@ -20,7 +20,7 @@ from models import atomic
 from models.checkpoint import load_counter
 from models.errors import CountLensError
 from models.header import read_info
-from training.config import ModelOptions, TrainConfig
+from training.config import ModelOptions, RunConfig, TrainConfig
 from training.evaluate import Scores, evaluate
 from training.presets import resolve, task_of
 from training.run import loop
@@ -47,7 +47,7 @@ class Killed(BaseException):
     """Stands for a kill: nothing between it and the end of the process runs, but for `finally`."""
 
 
-def test_a_finished_run_holds_what_it_should(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_finished_run_holds_what_it_should(tmp_path: Path, tiny: RunConfig) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     scores = train(run, progress=False)
     assert run.finished
@@ -65,11 +65,11 @@ def test_a_finished_run_holds_what_it_should(tmp_path: Path, tiny: TrainConfig) 
 
 @pytest.mark.parametrize("family", ["transformer", "s4"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(
-    tmp_path: Path, tiny: TrainConfig, family: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: RunConfig, tiny_options: TrainConfig, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed at the first write, resumed and killed at the second one from there, and so on to the end."""
     if family == "s4":  # with dropout, whose random stream must go on too
-        tiny = resolve(replace(tiny, model=ModelOptions(family="s4", n_layers=1, d_model=8, dropout=0.5)))
+        tiny = resolve(replace(tiny_options, model=ModelOptions(family="s4", n_layers=1, d_model=8, dropout=0.5)))
     whole = RunFolder.create(tmp_path / "whole", tiny)
     train(whole, progress=False)
     run = RunFolder.create(tmp_path / "killed", tiny)
@@ -96,14 +96,16 @@ def test_a_kill_at_any_write_changes_nothing_in_the_end(
 
 
 @pytest.mark.slow  # quick sibling: test_signals_at_file_operations_random_kills_and_two_starters_end_byte_identical
-def test_sigkill_and_resume_give_bit_identical_files(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_sigkill_and_resume_give_bit_identical_files(tmp_path: Path, tiny: RunConfig) -> None:
     longer = replace(tiny, optimiser=replace(tiny.optimiser, steps=400))
     whole, run = (RunFolder.create(tmp_path / name, longer) for name in ("whole", "killed"))
     train(whole, progress=False)
     for at_least in (8, 100):
-        process = subprocess.Popen([sys.executable, "-m", "app.cli", "train", "--resume", str(run.path), "--quiet"])
+        code = "from app.cli import main; main()"
+        process = subprocess.Popen([sys.executable, "-c", code, "train", "--resume", str(run.path), "--quiet"])
         while process.poll() is None and not any(line["step"] >= at_least for line in run.metrics()):
             time.sleep(0.005)
+        assert process.poll() is None  # it is killed while it trains
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not run.finished
@@ -113,7 +115,7 @@ def test_sigkill_and_resume_give_bit_identical_files(tmp_path: Path, tiny: Train
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_signal_saves_the_step_it_was_at(
-    tmp_path: Path, tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     run, whole = (RunFolder.create(tmp_path / name, tiny) for name in ("run", "whole"))
     real_loss, calls = loop.loss_of, []
@@ -134,7 +136,7 @@ def test_a_stop_signal_saves_the_step_it_was_at(
     assert contents(run.path) == contents(whole.path)
 
 
-def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path, tiny: RunConfig) -> None:
     RunFolder.create(tmp_path / "run", tiny)
     with pytest.raises(CountLensError, match="already holds this run: use countlens train --resume"):
         RunFolder.create(tmp_path / "run", tiny)
@@ -148,14 +150,14 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path, tiny: Tra
         RunFolder.open(tmp_path / "thesis")
 
 
-def test_two_processes_never_train_one_run(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_two_processes_never_train_one_run(tmp_path: Path, tiny: RunConfig) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     with run.locked(), pytest.raises(CountLensError, match="being trained by another process"):
         train(RunFolder(run.path), progress=False)
 
 
 def test_a_full_disk_loses_nothing_that_was_saved(
-    tmp_path: Path, tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, whole = (RunFolder.create(tmp_path / name, tiny) for name in ("run", "whole"))
     real_write, calls = Path.write_bytes, []
@@ -183,7 +185,7 @@ def test_snapshot_steps_are_log_spaced() -> None:
     assert snapshot_steps(1500, 1) == {0, 1, 1500}
 
 
-def stopped(path: Path, config: TrainConfig, step: int) -> RunFolder:
+def stopped(path: Path, config: RunConfig, step: int) -> RunFolder:
     """A run that was stopped right after it had saved the state of a step."""
     run = RunFolder.create(path, config)
     with pytest.MonkeyPatch.context() as patch:
@@ -209,7 +211,7 @@ def flip(path: Path, position: float = 0.9) -> None:
 
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_stop_during_the_final_evaluation_changes_nothing_in_the_end(
-    tmp_path: Path, tiny: TrainConfig, call: int
+    tmp_path: Path, tiny: RunConfig, call: int
 ) -> None:
     """In the evaluation of the best checkpoint, and in that of the last one, which here is another."""
     config = replace(tiny, optimiser=replace(tiny.optimiser, lr=0.1), seed=BEST_IS_NOT_LAST)
@@ -233,7 +235,7 @@ def test_a_stop_during_the_final_evaluation_changes_nothing_in_the_end(
     assert contents(run.path) == contents(whole.path)
 
 
-def test_best_and_last_carry_the_scores_that_their_files_give(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_best_and_last_carry_the_scores_that_their_files_give(tmp_path: Path, tiny: RunConfig) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     train(run, progress=False)
     for path in (run.best, run.last):
@@ -242,7 +244,7 @@ def test_best_and_last_carry_the_scores_that_their_files_give(tmp_path: Path, ti
 
 
 def test_a_damaged_state_is_replaced_by_the_one_before_it(
-    tmp_path: Path, tiny: TrainConfig, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny: RunConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = RunFolder.create(tmp_path / "whole", tiny)
     train(whole, progress=False)
@@ -253,7 +255,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before_it(
     assert contents(run.path) == contents(whole.path)
 
 
-def test_two_damaged_states_are_an_error_whose_way_out_works(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_two_damaged_states_are_an_error_whose_way_out_works(tmp_path: Path, tiny: RunConfig) -> None:
     whole = RunFolder.create(tmp_path / "whole", tiny)
     train(whole, progress=False)
     run = stopped(tmp_path / "run", tiny, step=8)
@@ -270,7 +272,7 @@ def test_two_damaged_states_are_an_error_whose_way_out_works(tmp_path: Path, tin
     assert contents(run.path) == contents(whole.path)
 
 
-def test_moments_of_another_shape_never_reach_the_optimiser(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_moments_of_another_shape_never_reach_the_optimiser(tmp_path: Path, tiny: RunConfig) -> None:
     run = stopped(tmp_path / "run", tiny, step=4)
     state = run.load_state()
     assert state is not None
@@ -283,7 +285,7 @@ def test_moments_of_another_shape_never_reach_the_optimiser(tmp_path: Path, tiny
 
 
 @pytest.mark.parametrize("step", [4, 8, 12])
-def test_damage_to_any_file_is_an_error_or_changes_nothing(tmp_path: Path, tiny: TrainConfig, step: int) -> None:
+def test_damage_to_any_file_is_an_error_or_changes_nothing(tmp_path: Path, tiny: RunConfig, step: int) -> None:
     """Flips a byte, cuts, empties or removes each file of a stopped run."""
     whole = RunFolder.create(tmp_path / "whole", tiny)
     train(whole, progress=False)
@@ -313,7 +315,7 @@ def test_damage_to_any_file_is_an_error_or_changes_nothing(tmp_path: Path, tiny:
     assert all("remove everything in" in error for error in refused)
 
 
-def test_changed_settings_are_refused_for_a_run_that_was_begun(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_changed_settings_are_refused_for_a_run_that_was_begun(tmp_path: Path, tiny: RunConfig) -> None:
     run = stopped(tmp_path / "run", tiny, step=8)
     text = (run.path / "config.json").read_text()
     (run.path / "config.json").write_text(text.replace('"warmup_steps": 3', '"warmup_steps": 2'))
@@ -321,7 +323,7 @@ def test_changed_settings_are_refused_for_a_run_that_was_begun(tmp_path: Path, t
         train(run, progress=False)
 
 
-def test_a_bad_line_in_the_metrics_is_named_and_a_cut_last_line_is_left_out(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_bad_line_in_the_metrics_is_named_and_a_cut_last_line_is_left_out(tmp_path: Path, tiny: RunConfig) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     for step in (4, 8, 12):
         run.append_metrics({"step": step, "seconds": 1.0})
@@ -343,7 +345,7 @@ def test_a_bad_line_in_the_metrics_is_named_and_a_cut_last_line_is_left_out(tmp_
             assert metrics.read_text() == lines
 
 
-def test_a_folder_that_is_refused_keeps_all_its_files(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_folder_that_is_refused_keeps_all_its_files(tmp_path: Path, tiny: RunConfig) -> None:
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.unfinished").write_text("It was a dark and stormy night")
@@ -352,7 +354,7 @@ def test_a_folder_that_is_refused_keeps_all_its_files(tmp_path: Path, tiny: Trai
     assert [path.name for path in folder.iterdir()] == ["chapter1.unfinished"]
 
 
-def test_a_run_that_was_killed_while_it_was_created_is_created_again(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_run_that_was_killed_while_it_was_created_is_created_again(tmp_path: Path, tiny: RunConfig) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     for name in (".lock", "config.json.0123456789abcdef.unfinished", "error.txt"):
@@ -365,7 +367,7 @@ def test_a_run_that_was_killed_while_it_was_created_is_created_again(tmp_path: P
     assert run.failure is None
 
 
-def test_a_run_that_another_process_holds_is_busy_and_has_not_failed(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_run_that_another_process_holds_is_busy_and_has_not_failed(tmp_path: Path, tiny: RunConfig) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     with run.locked():
         for attempt in (
@@ -456,7 +458,7 @@ def test_a_hundred_random_kills_and_forty_pairs_of_starters_end_byte_identical(t
     ],
 )
 def test_a_config_file_that_no_run_wrote_is_refused(
-    tmp_path: Path, tiny: TrainConfig, group: str, changes: dict[str, object], message: str
+    tmp_path: Path, tiny: RunConfig, group: str, changes: dict[str, object], message: str
 ) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     values = tiny.to_dict()
@@ -466,7 +468,7 @@ def test_a_config_file_that_no_run_wrote_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{" * 100_000, '{"seed": NaN}', '{"data": 3}'], ids=lambda t: t[:9])
-def test_a_config_file_that_is_no_config_is_refused(tmp_path: Path, tiny: TrainConfig, text: str) -> None:
+def test_a_config_file_that_is_no_config_is_refused(tmp_path: Path, tiny: RunConfig, text: str) -> None:
     run = RunFolder.create(tmp_path / "run", tiny)
     (run.path / "config.json").write_text(text)
     with pytest.raises(CountLensError, match=r"^cannot read \S+config\.json: .*Restore the file, or start a new run"):

@@ -13,7 +13,7 @@ from models.errors import CountLensError
 from models.families import FAMILIES, build_counter
 from models.header import CheckpointInfo
 from models.schemes import SCHEMES
-from training.config import ModelOptions, TrainConfig
+from training.config import ModelOptions, RunConfig, TrainConfig
 from training.presets import model_config, resolve
 from training.run.folder import RunFolder
 from training.run.loop import Trainer, replace_scores
@@ -39,12 +39,12 @@ def same(one: TrainState, other: TrainState) -> bool:
     return scalars and all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
 
 
-def test_a_state_reads_back_as_it_was_written(tmp_path: Path, tiny: TrainConfig, state: TrainState) -> None:
+def test_a_state_reads_back_as_it_was_written(tmp_path: Path, tiny: RunConfig, state: TrainState) -> None:
     write_state(tmp_path / "state", state, tiny)
     assert same(read_state(tmp_path / "state", tiny, state.tensors), state)
 
 
-def test_no_damaged_byte_goes_unnoticed(tmp_path: Path, tiny: TrainConfig, state: TrainState) -> None:
+def test_no_damaged_byte_goes_unnoticed(tmp_path: Path, tiny: RunConfig, state: TrainState) -> None:
     path, chance = tmp_path / "state", random.Random(0)
     write_state(path, state, tiny)
     sound, refused = path.read_bytes(), 0
@@ -71,7 +71,7 @@ def test_no_damaged_byte_goes_unnoticed(tmp_path: Path, tiny: TrainConfig, state
     ],
 )
 def test_tensors_that_do_not_fit_the_run_are_named(
-    tmp_path: Path, tiny: TrainConfig, state: TrainState, name: str, tensor: torch.Tensor | None, message: str
+    tmp_path: Path, tiny: RunConfig, state: TrainState, name: str, tensor: torch.Tensor | None, message: str
 ) -> None:
     tensors = {key: value for key, value in (state.tensors | {name: tensor}).items() if value is not None}
     write_state(tmp_path / "state", replace(state, tensors=tensors), tiny)
@@ -79,9 +79,7 @@ def test_tensors_that_do_not_fit_the_run_are_named(
         read_state(tmp_path / "state", tiny, state.tensors)
 
 
-def test_a_file_that_claims_more_than_it_holds_is_no_state(
-    tmp_path: Path, tiny: TrainConfig, state: TrainState
-) -> None:
+def test_a_file_that_claims_more_than_it_holds_is_no_state(tmp_path: Path, tiny: RunConfig, state: TrainState) -> None:
     path = tmp_path / "state"
     with path.open("wb") as file:
         file.truncate(2**36)  # 64 GB of holes, which must not be mapped into memory
@@ -95,7 +93,7 @@ def test_a_file_that_claims_more_than_it_holds_is_no_state(
 
 
 def test_a_state_of_other_settings_or_without_a_checksum_is_refused(
-    tmp_path: Path, tiny: TrainConfig, state: TrainState
+    tmp_path: Path, tiny: RunConfig, state: TrainState
 ) -> None:
     write_state(tmp_path / "state", state, tiny)
     with pytest.raises(CountLensError, match=r"other settings than those in config\.json"):
@@ -107,19 +105,19 @@ def test_a_state_of_other_settings_or_without_a_checksum_is_refused(
 
 @pytest.mark.parametrize(("family", "scheme"), ARCHITECTURES)
 def test_the_state_of_every_architecture_has_the_layout_that_is_checked(
-    tmp_path: Path, tiny: TrainConfig, family: str, scheme: str | None
+    tmp_path: Path, tiny_options: TrainConfig, family: str, scheme: str | None
 ) -> None:
     model = ModelOptions(family=family, position=scheme, n_layers=1, d_model=8)
-    config = resolve(replace(tiny, model=model))
+    config = resolve(replace(tiny_options, model=model))
     trainer = Trainer(RunFolder.create(tmp_path / "run", config))
     trainer.advance()
     trainer.save_state()
     assert Trainer(RunFolder(tmp_path / "run")).step == 1
 
 
-def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny_options: TrainConfig) -> None:
     """A sine counter: its tensors are stored in another form, and read and written again they would change."""
-    config = resolve(replace(tiny, model=ModelOptions(position="sine", n_layers=1, d_model=8, n_heads=2)))
+    config = resolve(replace(tiny_options, model=ModelOptions(position="sine", n_layers=1, d_model=8, n_heads=2)))
     counter = build_counter(model_config(config), torch.Generator().manual_seed(0))
     path, info = tmp_path / "model.safetensors", CheckpointInfo(family="", model={}, step=3)
     save_counter(path, counter, info)
@@ -135,7 +133,7 @@ def test_a_fingerprint_is_of_everything_but_the_scores(tmp_path: Path, tiny: Tra
     assert fingerprint(path) != before
 
 
-def test_a_header_that_is_no_text_has_no_fingerprint(tmp_path: Path, tiny: TrainConfig) -> None:
+def test_a_header_that_is_no_text_has_no_fingerprint(tmp_path: Path, tiny: RunConfig) -> None:
     path = tmp_path / "model.safetensors"
     counter = build_counter(model_config(tiny), torch.Generator().manual_seed(0))
     save_counter(path, counter, CheckpointInfo(family="", model={}))

@@ -13,11 +13,11 @@ import pytest
 from safetensors.torch import load_file
 
 from models.errors import CountLensError
-from training.config import TrainConfig
+from training.config import EngineOptions, TrainConfig
 from training.presets import resolve
 from training.run import loop
 from training.run.folder import BusyError, RunFolder
-from training.sweep.engine import EngineOptions, Outcome, sweep, train_run
+from training.sweep.engine import Outcome, sweep, train_run
 from training.sweep.grid import expand
 from training.sweep.manifest import Manifest, status_of
 
@@ -33,7 +33,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from training.sweep.manifest import Manifest
-from training.sweep.engine import EngineOptions, sweep
+from training.config import EngineOptions
+from training.sweep.engine import sweep
 if __name__ == "__main__":
     for event in sweep(Manifest.read(Path(sys.argv[1])), options=EngineOptions(workers=int(sys.argv[2]))):
         if event is not None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from models.errors import CountLensError
-from training.config import ModelOptions, TrainConfig
-from training.presets import resolve
+from training.config import RunConfig
 from training.sweep import estimate
 from training.sweep.estimate import CellEstimate, Estimate, estimate_sweep
 from training.sweep.flops import run_flops
@@ -16,24 +15,24 @@ from training.sweep.timing import Timing, step_work
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The configs that were timed; a step of each takes as many seconds as the counter has layers."""
-    configs: list[TrainConfig] = []
+    configs: list[RunConfig] = []
 
-    def planted(config: TrainConfig, seconds_budget: float) -> Timing:
+    def planted(config: RunConfig, seconds_budget: float) -> Timing:
         configs.append(config)
-        return Timing(step=float(config.model.n_layers or 0), evaluation=0.0, final=0.0)
+        return Timing(step=float(config.model.n_layers), evaluation=0.0, final=0.0)
 
     monkeypatch.setattr(estimate, "time_run", planted)
     return configs
 
 
-def layers(tiny: TrainConfig, number: int, seed: int = 0, **optimiser: Any) -> TrainConfig:
-    model = ModelOptions(position="ape", n_layers=number, d_model=8, n_heads=2)
-    return resolve(replace(tiny, model=model, seed=seed, optimiser=replace(tiny.optimiser, **optimiser)))
+def layers(tiny: RunConfig, number: int, seed: int = 0, **optimiser: Any) -> RunConfig:
+    model = replace(tiny.model, n_layers=number)
+    return replace(tiny, model=model, seed=seed, optimiser=replace(tiny.optimiser, **optimiser))
 
 
-def test_sums_and_costs_are_those_of_the_planted_times(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
+def test_sums_and_costs_are_those_of_the_planted_times(tiny: RunConfig, timed: list[RunConfig]) -> None:
     configs = [layers(tiny, number, seed) for number in (1, 2) for seed in range(3)]
     result = estimate_sweep(
         configs,
@@ -54,7 +53,7 @@ def test_sums_and_costs_are_those_of_the_planted_times(tiny: TrainConfig, timed:
     assert result.gpu_cost == pytest.approx(5 * hours)
 
 
-def test_the_table_has_one_line_a_cell(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
+def test_the_table_has_one_line_a_cell(tiny: RunConfig, timed: list[RunConfig]) -> None:
     frame = estimate_sweep([layers(tiny, 1, seed) for seed in range(2)] + [layers(tiny, 2)], progress=False).to_frame()
     columns = ["cell", "runs", "steps", "flops", "seconds", "gpu_seconds", "launch_bound", "measured"]
     assert list(frame.columns) == columns
@@ -65,14 +64,14 @@ def test_the_table_has_one_line_a_cell(tiny: TrainConfig, timed: list[TrainConfi
     assert not frame.cell.str.contains("seed").any()
 
 
-def test_cells_are_named_after_the_runs_that_the_caller_names(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
+def test_cells_are_named_after_the_runs_that_the_caller_names(tiny: RunConfig, timed: list[RunConfig]) -> None:
     names = ["mine/seed0", "mine/seed1", "lonely"]
     configs = [layers(tiny, 1), layers(tiny, 1, seed=1), layers(tiny, 2)]
     cells = estimate_sweep(configs, names, progress=False).cells
     assert [(cell.cell, cell.runs) for cell in cells] == [("mine", 2), ("lonely", 1)]
 
 
-def test_runs_that_cost_the_same_are_timed_once(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
+def test_runs_that_cost_the_same_are_timed_once(tiny: RunConfig, timed: list[RunConfig]) -> None:
     same = [
         layers(tiny, 1),
         layers(tiny, 1, seed=1),
@@ -87,7 +86,7 @@ def test_runs_that_cost_the_same_are_timed_once(tiny: TrainConfig, timed: list[T
 
 
 def test_without_time_left_the_rest_is_computed_from_one_cell_per_family_and_width(
-    tiny: TrainConfig, timed: list[TrainConfig]
+    tiny: RunConfig, timed: list[RunConfig]
 ) -> None:
     wide = replace(layers(tiny, 1), model=replace(layers(tiny, 1).model, d_model=16, d_mlp=64))
     configs = [layers(tiny, 4), layers(tiny, 1), layers(tiny, 2), wide]
@@ -144,21 +143,21 @@ def test_the_text_says_it_all_in_human_units() -> None:
     assert max(len(line) for line in result.lines()) <= 120
 
 
-def test_nothing_left_is_said_so(timed: list[TrainConfig]) -> None:
+def test_nothing_left_is_said_so(timed: list[RunConfig]) -> None:
     result = estimate_sweep([], progress=False)
     assert (result.runs, result.core_seconds, result.gpu_cost) == (0, 0, 0)
     assert str(result) == "nothing is left to train"
     assert list(result.to_frame().columns)[:2] == ["cell", "runs"]
 
 
-def test_wrong_arguments_are_refused(tiny: TrainConfig, timed: list[TrainConfig]) -> None:
+def test_wrong_arguments_are_refused(tiny: RunConfig, timed: list[RunConfig]) -> None:
     with pytest.raises(CountLensError, match=r"unknown GPU 'a101': did you mean .*a100"):
         estimate_sweep([tiny], gpu="a101")
     with pytest.raises(CountLensError, match="workers=0: must be at least 1"):
         estimate_sweep([tiny], workers=0)
 
 
-def test_a_real_estimate_has_every_number(tiny: TrainConfig) -> None:
+def test_a_real_estimate_has_every_number(tiny: RunConfig) -> None:
     result = estimate_sweep([tiny, replace(tiny, seed=1)], seconds_budget=0.1, progress=False)
     assert result.core_seconds > 0
     assert result.wall_seconds == pytest.approx(result.core_seconds)

@@ -54,6 +54,26 @@ def test_a_list_is_an_axis_and_seeds_lie_side_by_side(tmp_path: Path) -> None:
     assert (runs[-1].config.data.train_length, runs[-1].config.data.ood_length) == (50, 200)
 
 
+def test_a_file_without_cells_is_one_cell(tmp_path: Path) -> None:
+    text = 'task = "mod10"\narchitecture = ["ape", "rnn"]\nlengths = [25, 50]\nsteps = 200\nseeds = 2\n'
+    runs = read_grid(grid(tmp_path, text))
+    assert runs == read_grid(grid(tmp_path, f"[[cells]]\n{text}"))
+    assert [run.name for run in runs] == [
+        f"mod10/{cell}-25to50-200steps/seed{seed}" for cell in ("ape-2L", "rnn-1L") for seed in (0, 1)
+    ]
+
+
+def test_family_position_and_seed_are_keys_too() -> None:
+    runs = expand([{"position": ["nope", "spe"], "seed": [7, 9]}, {"family": "lstm", "seed": 3}])
+    assert [run.name for run in runs] == [
+        "mod10/nope-2L/seed7",
+        "mod10/nope-2L/seed9",
+        "mod10/spe-2L/seed7",
+        "mod10/spe-2L/seed9",
+        "mod10/lstm-1L/seed3",
+    ]
+
+
 def test_one_pair_of_lengths_is_one_value() -> None:
     (run,) = expand([{"task": "mod10", "lengths": [25, 50]}])
     assert (run.config.data.train_length, run.config.data.ood_length) == (25, 50)
@@ -123,6 +143,12 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"seeds": [2**32]}, "seed = 4294967296: must be at least 0"),
         ({"seeds": 100, "lr": [0.1] * 100}, "more than 5,000 runs: make several smaller ones"),
         ({"device": "tpu"}, "device = 'tpu': must be 'auto' or 'cpu' or 'cuda' or 'mps'"),
+        ({"architecture": "ape", "position": "rope"}, "cell 2: architecture and position exclude each other"),
+        ({"lengths": [25, 50], "ood_length": 40}, "cell 2: lengths and ood_length exclude each other: leave one out"),
+        ({"seeds": 2, "seed": 1}, "cell 2: seeds and seed exclude each other"),
+        ({"seed": []}, r"cell 2: seed = \[\] gives no run"),
+        ({"seed": [0, -1]}, "seed = -1: must be at least 0"),
+        ({"seed": True}, "seed = True: must be int"),
         ({"a\x1bkey": 1}, r"unknown key 'a\\x1bkey'"),
     ],
 )
@@ -135,7 +161,11 @@ def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
     ("text", "message"),
     [
         ("task = 3 =", "no TOML file"),
-        ("seeds = 3", "has no cells"),
+        ("", "has no cells"),
+        ("cells = []", "has no cells"),
+        ("[cells]\ntask = 'mod10'", "has no cells: begin each with a line"),
+        ("[[cell]]\ntask = 'mod10'", "has no cells: begin each with a line"),
+        ("layers = 2", "cell 1: unknown key 'layers'"),
         ("cells = [1]", "has no cells"),
         ("cells = " + "[" * 100_000, "no TOML file"),
         ("cells = " + "{a=" * 50_000, "no TOML file"),

@@ -12,9 +12,10 @@ import pytest
 from safetensors.torch import load_file
 
 from models.errors import CountLensError
+from training.config import EngineOptions
 from training.run.folder import RunFolder
 from training.sweep import ray_engine
-from training.sweep.engine import EngineOptions, sweep, train_run
+from training.sweep.engine import sweep, train_run
 from training.sweep.grid import expand
 from training.sweep.manifest import Manifest
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.config import DeviceOptions, ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
+from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RunConfig, TaskOptions, TrainConfig
 from training.presets import resolve
 from training.run.folder import RunFolder
 from training.run.loop import train
@@ -17,7 +17,7 @@ from training.sweep.flops import evaluation_flops, evaluations, step_flops
 from training.sweep.timing import Timing, extrapolate, step_work, time_run
 
 
-def selective(**model: Any) -> TrainConfig:
+def selective(**model: Any) -> RunConfig:
     """No two rows of this task are equal."""
     return resolve(
         TrainConfig(
@@ -28,12 +28,12 @@ def selective(**model: Any) -> TrainConfig:
     )
 
 
-def test_a_run_is_its_steps_and_its_evaluations(tiny: TrainConfig) -> None:
+def test_a_run_is_its_steps_and_its_evaluations(tiny: RunConfig) -> None:
     assert Timing(step=1.0, evaluation=10.0, final=100.0).of_run(tiny) == 12 + 3 * 10 + 100
 
 
 @pytest.mark.parametrize("every", [4, 5, 12, 100])
-def test_evaluations_are_as_many_as_a_run_writes_down(tmp_path: Path, tiny: TrainConfig, every: int) -> None:
+def test_evaluations_are_as_many_as_a_run_writes_down(tmp_path: Path, tiny: RunConfig, every: int) -> None:
     config = replace(tiny, record=replace(tiny.record, eval_every=every))
     run = RunFolder.create(tmp_path / "run", config)
     train(run, progress=False)
@@ -77,7 +77,7 @@ def ones(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     advance = timing.Trainer.advance
 
     def noted(trainer: timing.Trainer) -> torch.Tensor:
-        rows.append(trainer.config.optimiser.batch_size or 0)
+        rows.append(trainer.config.optimiser.batch_size)
         return advance(trainer)
 
     monkeypatch.setattr(timing, "_timed", lambda action, *_: (1.0, action()))
@@ -111,8 +111,8 @@ def test_equal_rows_which_are_computed_once_are_not_multiplied(monkeypatch: pyte
     monkeypatch.setattr(timing, "GUESSED_CPU_FLOPS", 1.0)
     data = TaskOptions(task="mod10", train_length=20, ood_length=21)
     small = ModelOptions(position="nope", n_layers=1, d_model=8)
-    config = resolve(TrainConfig(data=data, model=small, optimiser=OptimiserOptions(batch_size=8)))
-    measured = time_run(config)
+    config = TrainConfig(data=data, model=small, optimiser=OptimiserOptions(batch_size=8))
+    measured = time_run(resolve(config))
     assert measured.step == 1
     assert measured.evaluation == 2
     with_dropout = replace(config, model=ModelOptions(family="lstm", n_layers=2, d_model=8, dropout=0.5))
