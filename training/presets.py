@@ -111,7 +111,7 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     # A small token embedding makes a and b start out alike, so that what is learned on the one serves the other. OOD on
     # tuning seed 100 with 0.005, and before it with 0.1: ape 63 (5), sine 65 (3), nope 80 (82), rope 100 (99).
     "helper": {"embed_std": 0.005},
-    "helper_shifted": {"embed_std": 0.005},
+    "helper_shifted": {"embed_std": 0.005, "steps": 6000, "eval_every": 200},
     "shifted_start": {"steps": 4000, "eval_every": 200},
     "selective_mod": {"steps": 6000, "lr": 3e-3, "weight_decay": 0.1, "eval_every": 500},
 }

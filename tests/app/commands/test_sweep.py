@@ -249,11 +249,14 @@ def test_a_sweep_on_a_full_disk_says_what_failed_in_its_exit_code(
 
 
 @pytest.mark.slow
-def test_workers_that_may_not_write_a_byte_make_the_sweep_fail(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_that_may_write_only_a_few_bytes_make_the_sweep_fail(
+    grid: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Real workers under a limit of the operating system on the size of files."""
     assert "waiting" in called(capsys, "sweep", grid, "--status")
     Manifest(Path("runs/tiny.jsonl"), tuple(read_grid(grid))).write()
-    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from app.cli import main; main()"
+    # Python itself writes a few bytes to see which temporary folder can be used.
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); from app.cli import main; main()"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, "sweep", str(grid), "--workers", "1"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
