@@ -37,7 +37,10 @@ from training.presets import resolve
 from training.run.folder import RunFolder
 from training.run.loop import train
 
-TOLERANCE, TOLERANCE_OF_CHANCE = 1e-4, 5e-3
+TOLERANCE = 1e-4
+# Where rounding is magnified: a share of held-out rows jumps when one row near the border falls to the other side, and
+# components of nearly equal variance turn into each other.
+TOLERANCES = {"p": 5e-3, "p_alone": 5e-3, "untrained": 5e-3, "first": 0.02, "coordinates": 1e-3}
 P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone"}, 0.05
 TRANSFORMERS = [
     "mod10/ape-2L",
@@ -71,7 +74,7 @@ def assert_same(value: Any, expected: Any, path: str = "") -> None:
             assert_same(own, other, f"{path}[{index}]")
     elif isinstance(expected, float):
         words = set(re.split(r"\W+", path))
-        tolerance = TOLERANCE_OF_CHANCE if words & (P_VALUES | {"untrained"}) else TOLERANCE
+        tolerance = max((TOLERANCES.get(word, TOLERANCE) for word in words), default=TOLERANCE)
         if not (words & P_VALUES and min(value, expected) > NOT_SIGNIFICANT):
             assert value == pytest.approx(expected, rel=tolerance, abs=tolerance), path
     else:
