@@ -111,7 +111,7 @@ SMALL_TASKS: dict[str, dict[str, Any]] = {
     # A small token embedding makes a and b start out alike, so that what is learned on the one serves the other. OOD on
     # tuning seed 100 with 0.005, and before it with 0.1: ape 63 (5), sine 65 (3), nope 80 (82), rope 100 (99).
     "helper": {"embed_std": 0.005},
-    "helper_shifted": {"embed_std": 0.005, "steps": 6000, "eval_every": 200},
+    "helper_shifted": {"embed_std": 0.005},
     "shifted_start": {"steps": 4000, "eval_every": 200},
     "selective_mod": {"steps": 6000, "lr": 3e-3, "weight_decay": 0.1, "eval_every": 500},
 }
@@ -131,6 +131,8 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("mod+bos", "rope"): {"steps": 2000, "n_heads": 4},
     # Learned positions extrapolate better when narrow: OOD 97, and at 128 wide 62 to 89 (decay 0.03 to 0.3).
     ("selective+bos", "ape"): {"d_model": 64, "weight_decay": 0.3},
+    # After 2,000 steps these fit 76 to 98 % only.
+    **{("helper_shifted", scheme): {"steps": 6000, "eval_every": 200} for scheme in ("sine", "ape", "spe")},
     # OOD 98 on tuning seed 100; 86 with an embedding of std 0.1.
     ("shifted_start", "rope"): {"embed_std": 0.005},
     # With less decay OOD stays at 90.
