@@ -5,14 +5,13 @@ trying (README, "Results"). `paper` is the paper's own (section 3.2 and its code
 so that `checkpoints/paper.toml` has it.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from models.border import check_fields
-from models.config import CounterConfig, MambaConfig, S4Config
+from models.config import CounterConfig
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import DEFAULT_POSITION, ModelOptions, TaskOptions, TrainConfig, architecture_name
@@ -237,12 +236,10 @@ def _task(data: TaskOptions) -> Task:
     return make_task(data.task, bos=data.bos, train_length=data.train_length, ood_length=data.ood_length)
 
 
-D_STATES = {"s4": S4Config.d_state, "mamba": MambaConfig.d_state}
-
-
 def _fill_model(options: ModelOptions, recipe: Recipe) -> ModelOptions:
     """Model options with no None left where the family has such a field; one that it lacks may not be given."""
-    known = {field.name for field in fields(FAMILIES[options.family].config)} | {"family"}
+    config = FAMILIES[options.family].config
+    known = {field.name for field in fields(config)} | {"family"}
     foreign = [
         field.name
         for field in fields(options)
@@ -252,14 +249,10 @@ def _fill_model(options: ModelOptions, recipe: Recipe) -> ModelOptions:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
         raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
     filled = _fill(options, recipe)
-    width = filled.d_model or 0
-    filled = replace(
-        filled,
-        position=filled.position or DEFAULT_POSITION,
-        d_mlp=filled.d_mlp or 4 * width,
-        d_head=filled.d_head or math.gcd(64, width),
-        d_state=filled.d_state or D_STATES.get(filled.family),
-    )
+    filled = replace(filled, position=filled.position or DEFAULT_POSITION)
+    defaults = {field.name: field.default for field in fields(config)} | config.sizes_at(filled.d_model or 0)
+    missing = {name: defaults[name] for name, value in vars(filled).items() if value is None and name in defaults}
+    filled = replace(filled, **missing)
     return replace(filled, **{field.name: field.default for field in fields(options) if field.name not in known})
 
 
