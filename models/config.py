@@ -85,8 +85,8 @@ class TransformerConfig(CounterConfig):
         scheme = SCHEMES[self.position]
         if scheme.rotary and self.d_head % 2:
             raise CountLensError(
-                f"{self.position} rotates pairs of a head's columns, but d_model={self.d_model} / n_heads={self.n_heads} "
-                f"gives an odd d_head={self.d_head}: choose another n_heads"
+                f"{self.position} rotates pairs of a head's columns, but d_model={self.d_model} / "
+                f"n_heads={self.n_heads} gives an odd d_head={self.d_head}: choose another n_heads"
             )
         if scheme.pairs_columns and self.d_model % 2:
             raise CountLensError(

@@ -16,7 +16,7 @@ from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import DEFAULT_POSITION, ModelOptions, TaskOptions, TrainConfig, architecture_name
 from training.policies import get_policy
-from training.tasks import Task, check_sound, make_task
+from training.tasks import Task, check_sound, make_task, split_base
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ PAPER_TASKS: dict[str, dict[str, Any]] = {
 
 def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """CPU minutes."""
-    kind = kind_of(task)
+    kind, _ = split_base(task)
     kinds = (kind, f"{kind}+bos") if bos else (kind,)
     changes = [
         *(SMALL_TASKS.get(kind, {}) for kind in kinds),
@@ -177,16 +177,7 @@ def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
 
 def paper_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """The paper's sizes, for a GPU."""
-    return replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}) | PAPER_TASKS.get(kind_of(task), {}))
-
-
-def kind_of(task: str) -> str:
-    """The name of a task without its base.
-
-    >>> kind_of("mod10"), kind_of("helper")
-    ('mod', 'helper')
-    """
-    return task.rstrip("0123456789")
+    return replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}) | PAPER_TASKS.get(split_base(task)[0], {}))
 
 
 PRESETS: dict[str, Callable[[str, str, bool], Recipe]] = {"small": small_recipe, "paper": paper_recipe}

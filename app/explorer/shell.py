@@ -97,7 +97,7 @@ def _describe(entry: Entry) -> None:
     last = f" (best checkpoint), {last} % (last one)" if last else ""
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
-        f"{info.model.get('position', info.family)}, {info.model.get('n_layers')} layers, "
+        f"{info.architecture}, {info.model.get('n_layers')} layers, "
         f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))

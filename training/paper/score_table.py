@@ -88,7 +88,7 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         architecture=architecture_name(model),
         layers=_known(model.n_layers, run),
         width=_known(model.d_model, run),
-        heads=model.n_heads if model.family == "transformer" else None,
+        heads=model.n_heads,
         causal=model.causal,
         train_length=_known(data.train_length, run),
         ood_length=_known(data.ood_length, run),
