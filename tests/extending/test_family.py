@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from app.figures.style import colour_of
 from models import build_counter, hook_name, load_counter
 from models.families import FAMILIES
 from models.recurrent import Recurrent
@@ -56,9 +55,9 @@ def test_its_runs_do_not_disturb_the_papers_tables(runs: Path, countlens: Callab
 
 
 def test_a_grid_with_it_is_estimated(tmp_path: Path, countlens: Callable[..., str]) -> None:
-    axes = ("--task", "mod10", "selective", "--architecture", "gru", "lstm", "--preset", "paper")
-    estimate = countlens("sweep", *axes, "--seeds", 2, "--out", tmp_path, "--dry-run")
-    assert "8 runs" in estimate
+    axes = ("--task", "mod10", "--architecture", "gru", "rnn", "--lengths", "5to10", "--seeds", 2)
+    estimate = countlens("sweep", *axes, "--out", tmp_path, "--dry-run")
+    assert "4 runs" in estimate
     assert "FLOPs" in estimate
 
 
@@ -69,14 +68,13 @@ def test_every_probe_reads_it_or_says_why_not(runs: Path, tmp_path: Path, countl
     assert "#332288" in (tmp_path / "report.html").read_text()
 
 
-def test_the_explorer_shows_it_in_its_colour(
+def test_the_zoo_and_the_page_of_states_show_it(
     runs: Path, open_page: Callable[..., Any], figures: Callable[[Any], list[dict[str, Any]]]
 ) -> None:
     zoo = open_page(runs, "zoo", drawn="true")
     (table,) = [html.proto.body for html in zoo.get("html") if "<table" in html.proto.body]
     assert "<th scope='col'>gru</th>" in table
+    assert "<th scope='row'>parity<br>1 layer" in table
     assert "counter=parity%2Fgru" in table
     assert "gru" in figures(zoo)[0]["layout"]["xaxis"]["ticktext"]
-    assert colour_of("gru") == "#332288"
-    assert "#332288" in json.dumps(figures(open_page(runs, "behaviour", counter="parity/gru")))
     assert figures(open_page(runs, "states", counter="parity/gru"))
