@@ -33,7 +33,7 @@ def show(page: Page, catalogue: Catalogue) -> None:
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
     if catalogue.default is None:
-        st.info("There are no counters yet: train one with `countlens train`.")
+        st.info(f"There are no counters yet: train one with `countlens train`. {catalogue.without_shipped}")
         return
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):

@@ -31,6 +31,8 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
         st.html(zoo_table(grid))
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
+    if catalogue.without_shipped:
+        st.caption(catalogue.without_shipped)
     broken = shown.broken_files
     if broken:
         st.markdown(f"**Broken files: {len(broken)}**")
