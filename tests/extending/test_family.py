@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from app.explorer.registry import PAGES
 from models import build_counter, hook_name, load_counter
 from models.families import FAMILIES
 from models.recurrent import Recurrent
+from probes.registry import PROBES
 
 PROMISES = runpy.run_path(str(Path(__file__).parents[1] / "models/test_recurrent.py"))
 
@@ -55,20 +57,25 @@ def test_its_runs_do_not_disturb_the_papers_tables(runs: Path, countlens: Callab
 
 
 def test_a_grid_with_it_is_estimated(tmp_path: Path, countlens: Callable[..., str]) -> None:
-    axes = ("--task", "mod10", "--architecture", "gru", "rnn", "--lengths", "5to10", "--seeds", 2)
+    axes = ("--task", "mod10", "--architecture", "gru", "--lengths", "5to10", "--seeds", 2)
     estimate = countlens("sweep", *axes, "--out", tmp_path, "--dry-run")
-    assert "4 runs" in estimate
+    assert "2 runs" in estimate
     assert "FLOPs" in estimate
 
 
-def test_every_probe_reads_it_or_says_why_not(runs: Path, tmp_path: Path, countlens: Callable[..., str]) -> None:
-    said = countlens("report", runs / "parity/gru", "--out", tmp_path, "--quiet")
+@pytest.mark.parametrize(
+    "probes", [("mechanism", "attention"), pytest.param(tuple(PROBES), marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_probes_read_it_or_say_why_not(
+    probes: tuple[str, ...], runs: Path, tmp_path: Path, countlens: Callable[..., str]
+) -> None:
+    said = countlens("report", runs / "parity/gru", "--out", tmp_path, "--quiet", "--probes", *probes)
     assert "The state is the count" in said
     assert "GRU has no attention scores" in said
-    assert "#332288" in (tmp_path / "report.html").read_text()
+    assert all(PROBES[probe].title in said for probe in probes)
 
 
-def test_the_zoo_and_the_page_of_states_show_it(
+def test_the_zoo_shows_it(
     runs: Path, open_page: Callable[..., Any], figures: Callable[[Any], list[dict[str, Any]]]
 ) -> None:
     zoo = open_page(runs, "zoo", drawn="true")
@@ -77,4 +84,12 @@ def test_the_zoo_and_the_page_of_states_show_it(
     assert "<th scope='row'>parity<br>1 layer" in table
     assert "counter=parity%2Fgru" in table
     assert "gru" in figures(zoo)[0]["layout"]["xaxis"]["ticktext"]
-    assert figures(open_page(runs, "states", counter="parity/gru"))
+
+
+@pytest.mark.slow  # its quick siblings are the Zoo here and the page of behaviour in test_task.py
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_draws_it_or_says_why_not(
+    path: str, runs: Path, open_page: Callable[..., Any], figures: Callable[[Any], list[dict[str, Any]]]
+) -> None:
+    page = open_page(runs, path, counter="parity/gru", drawn="true")
+    assert figures(page) or page.info
