@@ -45,8 +45,8 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
             raise CountLensError(f"{name_or_path} is not one counter but several: name one of {names}")
     if path.is_dir():
         raise CountLensError(f"{path} holds no {CHECKPOINT}: name a run folder or a .safetensors file")
-    error = unknown("checkpoint", str(name_or_path), [name for name, _ in named_counters()])
-    raise CountLensError(f"{error}{'' if SHIPPED.is_dir() else f'. {shipped_hint()}: give the path of a counter'}")
+    hint = "" if SHIPPED.is_dir() else f". {shipped_hint()}: give the path of a counter"
+    raise CountLensError(f"{unknown('checkpoint', str(name_or_path), [name for name, _ in named_counters()])}{hint}")
 
 
 def shipped_hint(folder: object = SHIPPED) -> str:
