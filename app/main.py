@@ -23,7 +23,7 @@ except CountLensError as error:
     st.stop()
 pages = {
     path: st.Page(
-        Path(__file__).parent / page.script,
+        page.script,
         title=page.title,
         icon=f":material/{page.icon}:",
         url_path=path,

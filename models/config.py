@@ -27,6 +27,11 @@ class CounterConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @classmethod
+    def sizes_at(cls, d_model: int) -> dict[str, int]:
+        """Sizes that follow from the width, unless they are given. The others have defaults of their own."""
+        return {}
+
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
         """Multiply-adds of one layer's forward pass over a batch (`training.sweep.flops` says what is counted)."""
         raise TypeError(f"{type(self).__name__} does not define layer_multiply_adds")
@@ -50,7 +55,7 @@ class CounterConfig:
 class TransformerConfig(CounterConfig):
     """A pre-LN GPT-2 decoder with ReLU, as the paper trains it."""
 
-    position: str = "nope"  # positional scheme: nope, sine, ape, rope or spe
+    position: str = "nope"  # positional scheme, of SCHEMES
     n_heads: Heads = 4  # attention heads a block; each is d_model / n_heads wide
     d_mlp: HiddenWidth = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
@@ -77,13 +82,20 @@ class TransformerConfig(CounterConfig):
                 f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}: "
                 f"choose n_heads from {[n for n in range(1, 17) if self.d_model % n == 0]}"
             )
-        if self.position == "rope" and self.d_head % 2:
+        scheme = SCHEMES[self.position]
+        if scheme.rotary and self.d_head % 2:
             raise CountLensError(
-                f"rope rotates pairs of a head's columns, but d_model={self.d_model} / n_heads={self.n_heads} "
-                f"gives an odd d_head={self.d_head}: choose another n_heads"
+                f"{self.position} rotates pairs of a head's columns, but d_model={self.d_model} / "
+                f"n_heads={self.n_heads} gives an odd d_head={self.d_head}: choose another n_heads"
             )
-        if self.position == "sine" and self.d_model % 2:
-            raise CountLensError(f"sine pairs columns, but d_model={self.d_model} is odd: choose an even d_model")
+        if scheme.pairs_columns and self.d_model % 2:
+            raise CountLensError(
+                f"{self.position} pairs columns, but d_model={self.d_model} is odd: choose an even d_model"
+            )
+
+    @classmethod
+    def sizes_at(cls, d_model: int) -> dict[str, int]:
+        return {"d_mlp": 4 * d_model}
 
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
         projections, mlp = 4 * self.d_model**2, 2 * self.d_model * self.d_mlp
@@ -247,6 +259,10 @@ class RWKV6Config(RecurrentConfig):
                 f"d_head={self.d_head} does not split d_model={self.d_model} into heads of two columns or more: "
                 f"choose d_head from {widths}"
             )
+
+    @classmethod
+    def sizes_at(cls, d_model: int) -> dict[str, int]:
+        return {"d_head": math.gcd(64, d_model)}
 
     @property
     def n_heads(self) -> int:

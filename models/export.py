@@ -47,8 +47,9 @@ EXPORTS = {"hooked-transformer": export_hooked_transformer, "bridge": export_bri
 def _config(counter: Counter) -> dict[str, Any]:
     config = counter.transformer_lens_config()
     if config is None:
+        positions = f" with {counter.cfg.position} positions" if hasattr(counter.cfg, "position") else ""
         raise CountLensError(
-            f"TransformerLens has no {type(counter).__name__}: its checkpoint is plain safetensors already"
+            f"TransformerLens has no {type(counter).__name__}{positions}: its checkpoint is plain safetensors already"
         )
     return config
 

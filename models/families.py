@@ -1,19 +1,12 @@
-"""The one registry of model families: the config class that describes one, and the module that builds it."""
+"""The one registry of model families: the config class that describes one, and the class that builds it."""
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from models.border import build
-from models.config import (
-    CounterConfig,
-    LSTMConfig,
-    MambaConfig,
-    RNNConfig,
-    RWKV6Config,
-    S4Config,
-    TransformerConfig,
-)
+from models.config import CounterConfig
 from models.errors import CountLensError, unknown
 
 if TYPE_CHECKING:
@@ -28,30 +21,42 @@ OTHER_COLOUR = "#999999"  # in figures, of what has no colour of its own
 
 @dataclass(frozen=True)
 class Family:
-    """A config class, and where its counter class lives (imported on use: torch is slow to load)."""
+    """Where a family's two classes are, each as `module:class`. They are imported on use: torch is slow to load."""
 
-    config: type[CounterConfig]
-    module: str
-    counter: str
+    config_path: str
+    counter_path: str
     summary: str
     colour: str = OTHER_COLOUR  # in figures
+
+    @cached_property
+    def config(self) -> type[CounterConfig]:
+        """The class of its configs."""
+        return _import_class(self.config_path)
+
+    @cached_property
+    def counter(self) -> "type[Counter]":
+        """The class of its counters."""
+        return _import_class(self.counter_path)
+
+
+def _import_class(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
 
 
 FAMILIES: dict[str, Family] = {
     TRANSFORMER: Family(
-        TransformerConfig,
-        "models.transformer",
-        "Transformer",
-        "pre-LN GPT-2 decoder, five positional schemes",
+        "models.config:TransformerConfig",
+        "models.transformer:Transformer",
+        "pre-LN GPT-2 decoder with one of the positional schemes",
     ),
-    "rnn": Family(RNNConfig, "models.rnn", "RNN", "plain Elman RNN", "#56B4E9"),
-    "lstm": Family(LSTMConfig, "models.lstm", "LSTM", "plain LSTM", "#E69F00"),
-    "s4": Family(S4Config, "models.s4", "S4", "S4-LegS, diagonal plus low rank", "#7A5195"),
-    "mamba": Family(MambaConfig, "models.mamba", "Mamba", "selective state space (S6)", "#8C564B"),
+    "rnn": Family("models.config:RNNConfig", "models.rnn:RNN", "plain Elman RNN", "#56B4E9"),
+    "lstm": Family("models.config:LSTMConfig", "models.lstm:LSTM", "plain LSTM", "#E69F00"),
+    "s4": Family("models.config:S4Config", "models.s4:S4", "S4-LegS, diagonal plus low rank", "#7A5195"),
+    "mamba": Family("models.config:MambaConfig", "models.mamba:Mamba", "selective state space (S6)", "#8C564B"),
     "rwkv6": Family(
-        RWKV6Config,
-        "models.rwkv6",
-        "RWKV6",
+        "models.config:RWKV6Config",
+        "models.rwkv6:RWKV6",
         "RWKV-6 (Finch): data-dependent decay and token shift",
         "#4C6B22",
     ),
@@ -60,7 +65,8 @@ FAMILIES: dict[str, Family] = {
 
 def family_of(cfg: CounterConfig) -> str:
     """The family whose config this is."""
-    return next(name for name, family in FAMILIES.items() if type(cfg) is family.config)
+    path = f"{type(cfg).__module__}:{type(cfg).__name__}"
+    return next(name for name, family in FAMILIES.items() if family.config_path == path)
 
 
 def config_from_dict(family: str, fields: dict[str, Any]) -> CounterConfig:
@@ -80,8 +86,7 @@ def config_to_dict(cfg: CounterConfig) -> dict[str, Any]:
 
 def build_counter(cfg: CounterConfig, generator: "torch.Generator | None" = None) -> "Counter":
     """A counter with fresh weights drawn from the generator; without one they are not set at all."""
-    family = FAMILIES[family_of(cfg)]
-    counter: Counter = getattr(import_module(family.module), family.counter)(cfg)
+    counter = FAMILIES[family_of(cfg)].counter(cfg)
     if generator is not None:
         counter.init_weights(generator)
     return counter

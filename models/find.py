@@ -45,7 +45,19 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
             raise CountLensError(f"{name_or_path} is not one counter but several: name one of {names}")
     if path.is_dir():
         raise CountLensError(f"{path} holds no {CHECKPOINT}: name a run folder or a .safetensors file")
-    raise unknown("checkpoint", str(name_or_path), [name for name, _ in named_counters()])
+    hint = "" if SHIPPED.is_dir() else f". {shipped_hint()}: give the path of a counter"
+    raise CountLensError(f"{unknown('checkpoint', str(name_or_path), [name for name, _ in named_counters()])}{hint}")
+
+
+def shipped_hint(folder: object = SHIPPED) -> str:
+    """Where shipped counters are looked for and where they are, for messages when they are not there.
+
+    `folder` names the place in another way, for readers who are not to know its path.
+    """
+    return (
+        f"Shipped counters are looked for in {folder}, which is not there (an installed package lacks them; the source "
+        f"tree has them in {SHIPPED.name}/)"
+    )
 
 
 @dataclass(frozen=True)

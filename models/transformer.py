@@ -1,4 +1,4 @@
-"""Transformer counters: HookedTransformer's parameter and hook names, five positional schemes, one class.
+"""Transformer counters: HookedTransformer's parameter and hook names, every positional scheme, one class.
 
 Structure (paper, section 3.2): pre-LN GPT-2 blocks, ReLU, final LN, untied unembedding without bias; the
 attention scores of layer l are divided by sqrt(d_head) and by l + 1. Whoever listens at the scores or the
@@ -36,7 +36,8 @@ AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  
 Heads = Float[Tensor, "batch pos head d_head"]
 Queries = Float[Tensor, "batch query head d_head"]
 Keys = Float[Tensor, "batch key head d_head"]
-Mask = Bool[Tensor, "#batch 1 #query key"]  # True where a query may look
+# Which keys a query may look at: True, or a number that is added to the score, where -inf hides the key.
+Mask = Bool[Tensor, "#row 1 #query key"] | Float[Tensor, "#row head #query #key"]
 Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_head"]]  # cos and sin
 
 
@@ -170,7 +171,7 @@ class Attention(nn.Module):
             if mask is None and self.cfg.causal:
                 mask = causal_mask(q.shape[1], q.device)
             if mask is not None:
-                scores = scores.masked_fill(~mask, -torch.inf)
+                scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, -torch.inf)
             pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
             return einsum(pattern, v, "batch head query key, batch key head d_head -> batch query head d_head")
         fused = F.scaled_dot_product_attention(
@@ -192,7 +193,9 @@ class Attention(nn.Module):
         return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
 
 
-def causal_mask(n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None) -> Mask:
+def causal_mask(
+    n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None
+) -> Bool[Tensor, "1 1 query key"]:
     """Each query (all, unless given) may look at keys up to its own position."""
     keys = torch.arange(n_pos, device=device)
     return (keys <= (keys if queries is None else queries)[:, None])[None, None]
@@ -297,7 +300,7 @@ class Unembed(nn.Module):
 
 
 class Transformer(Counter):
-    """A transformer counter with one of the five positional schemes."""
+    """A transformer counter with one of the positional schemes."""
 
     def __init__(self, cfg: TransformerConfig) -> None:
         super().__init__()
@@ -322,12 +325,12 @@ class Transformer(Counter):
     @property
     def ignores_positions(self) -> bool:  # type: ignore[override]
         """Whether logits do not depend on position ids at all."""
-        return self.cfg.position == "nope"
+        return self.scheme.sees == "nothing"
 
     @property
     def ignores_shifts(self) -> bool:
         """Whether logits depend on differences of position ids at most."""
-        return self.ignores_positions or self.scheme.rotary
+        return self.scheme.sees != "positions"
 
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
@@ -367,16 +370,16 @@ class Transformer(Counter):
         if first and not self.cfg.causal:
             raise CountLensError(f"this counter also sees later tokens: run it from position 0, not from {first}")
         rotation = self.rotation_at(position_ids[:, first:], copies)
-        if attention_mask is not None and copies > 1:
-            attention_mask = attention_mask.repeat(copies, 1)
         everywhere = torch.arange(first, n_pos, device=resid.device) if first else None
+        mask = self.visible_keys(position_ids, everywhere, attention_mask, copies)
         queries = None if reads is None or len(reads) == n_pos - first else reads - first
         for number, block in enumerate(islice(self.blocks, layer, None), layer):
             past = self._past(cache, number, first) if first else None
             if queries is None or number < self.cfg.n_layers - 1:
-                resid = block(resid, rotation, self.visible_keys(n_pos, everywhere, attention_mask), past)
+                resid = block(resid, rotation, mask, past)
             else:
-                resid = block(resid, rotation, self.visible_keys(n_pos, reads, attention_mask), past, queries)
+                mask = self.visible_keys(position_ids, reads, attention_mask, copies)
+                resid = block(resid, rotation, mask, past, queries)
         if queries is not None and layer == self.cfg.n_layers:
             resid = resid[:, queries]
         return self.read_out(resid)
@@ -393,14 +396,34 @@ class Transformer(Counter):
         return self.rotary_cos[position_ids].unsqueeze(-2), self.rotary_sin[position_ids].unsqueeze(-2)
 
     def visible_keys(
-        self, n_pos: int, queries: Int[Tensor, "query"] | None, attention_mask: Bool[Tensor, "batch key"] | None
+        self,
+        position_ids: PositionIds,
+        queries: Int[Tensor, "query"] | None,
+        attention_mask: Bool[Tensor, "batch key"] | None,
+        copies: int = 1,
     ) -> Mask | None:
-        """Which of the keys of whole rows these queries (all, if None) may look at; None if `attend` knows it."""
+        """Which keys of whole rows these queries (all, if None) may look at, and the scheme's bias, if it has one.
+
+        The rows may be run in several copies, copy after copy. None if `attend` knows it.
+        """
         padding = None if attention_mask is None else attention_mask[:, None, None, :]
-        if not self.cfg.causal or (padding is None and queries is None):
-            return padding
-        causal = causal_mask(n_pos, self.embed.W_E.device, queries)
-        return causal if padding is None else causal & padding
+        bias = self.bias_at(position_ids if queries is None else position_ids[:, queries], position_ids)
+        mask: Tensor | None = padding
+        if self.cfg.causal and not (padding is None and queries is None and bias is None):
+            causal = causal_mask(position_ids.shape[1], position_ids.device, queries)
+            mask = causal if padding is None else causal & padding
+        if bias is not None:
+            mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        return mask.repeat(copies, 1, 1, 1) if mask is not None and len(mask) > 1 else mask
+
+    def bias_at(
+        self, query_ids: Int[Tensor, "batch query"], key_ids: Int[Tensor, "batch key"]
+    ) -> Float[Tensor, "batch head query key"] | None:
+        """What the scheme adds to the scores between these position ids; None if it adds nothing."""
+        if self.scheme.bias is None:
+            return None
+        bias = self.scheme.function(self.scheme.bias)(query_ids, key_ids, self.cfg.n_heads)
+        return bias.to(self.embed.W_E.dtype)
 
     def qkv_hooks(self, layer: int) -> tuple[str, str, str]:
         """The hook points of queries, keys and values as attention gets them: rotated, where the scheme rotates."""
@@ -495,8 +518,13 @@ class Transformer(Counter):
             own[name] = own[name] / fold.where(fold != 0, 1)  # what was multiplied by 0 is 0 in the file
         self.load_state_dict(own)
 
-    def transformer_lens_config(self) -> dict[str, Any]:
-        """Fields of HookedTransformerConfig (2.x, 3.x) and TransformerBridgeConfig (4.x) alike."""
+    def transformer_lens_config(self) -> dict[str, Any] | None:
+        """Fields of HookedTransformerConfig (2.x, 3.x) and TransformerBridgeConfig (4.x) alike.
+
+        None for a scheme that adds a bias to attention scores: neither would add it.
+        """
+        if self.scheme.bias is not None:
+            return None
         cfg = self.cfg
         rotary = {"rotary_dim": cfg.d_head, "rotary_base": 10000, "rotary_adjacent_pairs": True}
         return {

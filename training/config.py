@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
+from typing_extensions import Doc
 
 from models.border import IN_FILE, build
 from models.errors import CountLensError
+from models.families import FAMILIES, TRANSFORMER
 from models.ranges import (
     Dropout,
     Heads,
@@ -26,9 +28,12 @@ from models.ranges import (
     Steps,
     Width,
 )
+from models.schemes import SCHEMES
 
 C = TypeVar("C", bound="TrainConfig")
 DEFAULT_POSITION = "ape"
+FAMILY_HELP = ", ".join(FAMILIES)
+POSITION_HELP = f"positional scheme of a transformer: {', '.join(SCHEMES)} ({DEFAULT_POSITION})"
 MAX_RUNS = 5_000  # of a sweep; they are all checked before the first one starts
 Snapshots = Annotated[int, Meta(ge=0, le=1000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
@@ -56,8 +61,8 @@ class TaskOptions:
 class ModelOptions:
     """What learns to count. None: as the preset says for this task and scheme."""
 
-    family: str = "transformer"  # transformer, rnn, lstm, s4, mamba or rwkv6
-    position: str | None = None  # positional scheme of a transformer: nope, sine, ape, rope or spe (ape)
+    family: Annotated[str, Doc(FAMILY_HELP)] = TRANSFORMER
+    position: Annotated[str | None, Doc(POSITION_HELP)] = None
     n_layers: Layers | None = None  # blocks
     d_model: Width | None = None  # width
     n_heads: Heads | None = None  # attention heads
@@ -204,4 +209,4 @@ class RunConfig(TrainConfig):
 
 def architecture_name(model: ModelOptions) -> str:
     """What the paper's tables call it: a transformer goes by its positional scheme, the others by their family."""
-    return (model.position or DEFAULT_POSITION) if model.family == "transformer" else model.family
+    return (model.position or DEFAULT_POSITION) if model.family == TRANSFORMER else model.family

@@ -5,14 +5,13 @@ trying (README, "Results"). `paper` is the paper's own (section 3.2 and its code
 so that `checkpoints/paper.toml` has it.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from models.border import check_fields
-from models.config import CounterConfig, MambaConfig, S4Config
+from models.config import CounterConfig
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
 from training.config import (
@@ -28,7 +27,7 @@ from training.config import (
     architecture_name,
 )
 from training.policies import get_policy
-from training.tasks import Task, check_sound, make_task
+from training.tasks import Task, check_sound, make_task, split_base
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ PAPER_TASKS: dict[str, dict[str, Any]] = {
 
 def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """CPU minutes."""
-    kind = kind_of(task)
+    kind, _ = split_base(task)
     kinds = (kind, f"{kind}+bos") if bos else (kind,)
     changes = [
         *(SMALL_TASKS.get(kind, {}) for kind in kinds),
@@ -197,16 +196,7 @@ def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
 
 def paper_recipe(task: str, architecture: str, bos: bool) -> Recipe:
     """The paper's sizes, for a GPU."""
-    return replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}) | PAPER_TASKS.get(kind_of(task), {}))
-
-
-def kind_of(task: str) -> str:
-    """The name of a task without its base.
-
-    >>> kind_of("mod10"), kind_of("helper")
-    ('mod', 'helper')
-    """
-    return task.rstrip("0123456789")
+    return replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}) | PAPER_TASKS.get(split_base(task)[0], {}))
 
 
 PRESETS: dict[str, Callable[[str, str, bool], Recipe]] = {"small": small_recipe, "paper": paper_recipe}
@@ -261,25 +251,18 @@ def _task(data: TaskOptions) -> Task:
     return make_task(data.task, bos=data.bos, train_length=data.train_length, ood_length=data.ood_length)
 
 
-D_STATES = {"s4": S4Config.d_state, "mamba": MambaConfig.d_state}
-
-
 def _resolve_model(options: ModelOptions, recipe: Recipe) -> ModelSettings:
     """Model settings with every field that the family has; an option that it lacks may not be given."""
-    known = {field.name for field in fields(FAMILIES[options.family].config)} | {"family"}
+    config = FAMILIES[options.family].config
+    known = {field.name for field in fields(config)} | {"family"}
     absent = {field.name: field.default for field in fields(ModelOptions) if field.name not in known}
     foreign = [name for name, default in absent.items() if getattr(options, name) not in (default, None)]
     if foreign:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
         raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
-    width = options.d_model or recipe.d_model
-    derived = {
-        "position": DEFAULT_POSITION,
-        "d_mlp": 4 * width,
-        "d_head": math.gcd(64, width),
-        "d_state": D_STATES.get(options.family),
-    }
-    return ModelSettings(**_fill(options, vars(recipe) | derived) | absent)
+    usual = {field.name: field.default for field in fields(config)} | config.sizes_at(options.d_model or recipe.d_model)
+    chosen = {name: value for name, value in vars(recipe).items() if value is not None}
+    return ModelSettings(**_fill(options, usual | chosen | {"position": DEFAULT_POSITION}) | absent)
 
 
 def model_config(config: RunConfig) -> CounterConfig:

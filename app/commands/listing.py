@@ -6,7 +6,7 @@ from typing import Any
 
 from app.escape import printable, say
 from models.errors import CountLensError
-from models.find import RUNS, SHIPPED, named_counters
+from models.find import RUNS, SHIPPED, named_counters, shipped_hint
 from models.header import read_info
 
 
@@ -18,10 +18,13 @@ def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
     counters = [describe_counter(name, path) for name, path in named_counters(folders or (SHIPPED, RUNS))]
     if as_json:
         print(json.dumps(counters, indent=2))
-    elif not counters:
-        print("no counters yet: train one with `countlens train`")
-    else:
+        return
+    if counters:
         _print_table(counters)
+    else:
+        print("no counters yet: train one with `countlens train`")
+    if not folders and not SHIPPED.is_dir():
+        say(f"{shipped_hint()}: give their folder, as `countlens list FOLDER` or `countlens explore --folder FOLDER`")
 
 
 def describe_counter(name: str, path: Path) -> dict[str, Any]:

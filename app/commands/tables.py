@@ -8,7 +8,7 @@ from rich.console import Console
 from app.commands.tables_text import show
 from models.atomic import write_text
 from models.errors import CountLensError, unknown
-from models.find import SHIPPED, named_counters
+from models.find import SHIPPED, named_counters, shipped_hint
 from training.paper.agreement import SUCCESS
 from training.paper.comparison import Comparison, compare
 from training.paper.differences import FILE, Difference, read_differences
@@ -48,6 +48,8 @@ def gather(scores: tuple[Path, ...], runs: Path | None) -> tuple[list[ScoreRow],
     """The scores of these tables and runs, and the reasons for differences that lie beside them."""
     if not scores and runs is None:
         scores = (SHIPPED / SCORES,)
+        if not SHIPPED.is_dir():
+            raise CountLensError(f"{shipped_hint()}: give --scores FOLDER/{SCORES}, or --runs")
     found = [read_scores(path) for path in scores]
     folders = [path.parent for path in scores]
     if runs is not None:

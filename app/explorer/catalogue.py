@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.escape import for_markdown, printable
 from models.errors import CountLensError
-from models.find import RUNS, SHIPPED, SNAPSHOTS, find_snapshots, named_counters
+from models.find import RUNS, SHIPPED, SNAPSHOTS, find_snapshots, named_counters, shipped_hint
 from models.header import CheckpointInfo, read_info
 
 DEFAULT = "mod10/ape-2L"  # a counter that counts: what a first visit shows
@@ -93,6 +93,14 @@ class Catalogue:
             if folder.name:
                 shown = shown.replace(f"{folder}/", "").replace(str(folder), folder.name)
         return for_markdown(shown)
+
+    @property
+    def without_shipped(self) -> str:
+        """Where shipped counters are looked for and how to point to them; empty if they are there."""
+        if SHIPPED in self.folders:
+            return ""
+        place = f"the folder `{SHIPPED.name}` beside the package `{__name__.split('.')[0]}`"
+        return f"{shipped_hint(place)}: start the explorer with `countlens explore --folder FOLDER`."
 
     @property
     def default(self) -> str | None:

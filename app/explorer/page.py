@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,19 @@ class Page:
 
     @property
     def script(self) -> str:
-        """Its file, as streamlit names it: below the folder of app/main.py."""
-        return f"explorer/pages/{self.module}.py"
+        """Its file, by which streamlit knows it."""
+        spec = find_spec(self._import_name)
+        assert spec is not None
+        assert spec.origin is not None
+        return spec.origin
 
     def load(self) -> ModuleType:
         """The page's module. It is imported here, for it may need torch, and the first page does not."""
-        return import_module(f"app.explorer.pages.{self.module}")
+        return import_module(self._import_name)
+
+    @property
+    def _import_name(self) -> str:
+        return f"app.explorer.pages.{self.module}"
 
 
 Settings = Any  # a frozen dataclass of each page's own

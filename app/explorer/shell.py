@@ -33,7 +33,7 @@ def show(page: Page, catalogue: Catalogue) -> None:
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
     if catalogue.default is None:
-        st.info("There are no counters yet: train one with `countlens train`.")
+        st.info(f"There are no counters yet: train one with `countlens train`. {catalogue.without_shipped}")
         return
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):
@@ -97,7 +97,7 @@ def _describe(entry: Entry) -> None:
     last = f" (best checkpoint), {last} % (last one)" if last else ""
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
-        f"{info.model.get('position', info.family)}, {info.model.get('n_layers')} layers, "
+        f"{info.architecture}, {info.model.get('n_layers')} layers, "
         f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))

@@ -10,8 +10,8 @@ from models.architectures import architectures
 from models.families import OTHER_COLOUR
 
 FAINT = "rgba(128, 128, 128, 0.12)"
-INK = "#333333"
-ON_DARK = "#E6E6E6"  # in place of black and INK on a dark page
+INK, BLACK = "#333333", "#000000"
+ON_DARK = "#E6E6E6"  # in place of BLACK and INK on a dark page
 SPLIT_COLOURS = {"ind": "#0072B2", "ood": "#D55E00", "aux": "#999999"}
 SPLIT_BANDS = {"ind": "rgba(0, 114, 178, 0.18)", "ood": "rgba(213, 94, 0, 0.18)", "aux": "rgba(153, 153, 153, 0.18)"}
 SHARES_SCALE = "Blues"  # of heat maps of percentages: white is 0
@@ -60,6 +60,6 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
 def on_dark(figure: go.Figure) -> go.Figure:
     """The same figure for a dark page: black and dark grey become light, the rest stays as it is."""
     text = figure.to_json()
-    for colour in (colour_of("nope"), INK):
+    for colour in (BLACK, INK):
         text = text.replace(f'"{colour}"', f'"{ON_DARK}"')
     return from_json(text.replace(HALO, HALO_ON_DARK))

@@ -67,6 +67,7 @@ def kind_counts(token_ids: TokenIds, task: Task) -> Int[Tensor, "batch n_kinds"]
 
 
 def repeated(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch pos"]:
-    """Where a row has a token whose kind occurs elsewhere in it too."""
+    """Where a row has a counted token whose kind occurs elsewhere in it too."""
     often = (token_ids[:, :, None] == token_ids[:, None, task.prefix :]).sum(2) > 1
-    return often & (torch.arange(token_ids.shape[1]) >= task.prefix)
+    counted = ~torch.isin(token_ids, torch.tensor(task.vocab.encode(task.not_counted), dtype=torch.long))
+    return often & counted & (torch.arange(token_ids.shape[1]) >= task.prefix)

@@ -186,8 +186,8 @@ def usual_pair(counter: Counter, batch: int = 16, seed: int = 0, length: int | N
     """The most telling pair that a counter has, of rows of equal length."""
     reasons = []
     for name in USUAL_PAIRS:
-        if name == "shift" and isinstance(counter, Transformer) and counter.scheme.rotary:
-            reasons.append("shift: rope sees distances alone, which a shift holds")
+        if name == "shift" and counter.ignores_shifts and not counter.ignores_positions:
+            reasons.append(f"shift: {counter.cfg.position} sees distances alone, which a shift holds")
             continue
         try:
             return counterfactual_pair(name, counter, batch, seed, length)

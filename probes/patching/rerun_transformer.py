@@ -94,10 +94,10 @@ class TransformerRerun:
         if self.site in BEHIND_ATTENTION:
             return layer + 1, block.finish(resid, cells.take(own.z))
         if cells.pos is None:  # the hook wants whole rows, also where no one reads the logits
-            mask = self.counter.visible_keys(own.k.shape[1], None, self._padding(cells))
+            mask = self.counter.visible_keys(self.position_ids, None, self.attention_mask, cells.count)
             return layer + 1, block(resid, self.counter.rotation_at(self.position_ids, cells.count), mask)
         if self.site in AT_ONE_QUERY:
-            mask = self.counter.visible_keys(own.k.shape[1], cells.pos, self.attention_mask)
+            mask = self.counter.visible_keys(self.position_ids, cells.pos, self.attention_mask)
             resid, q, _, _ = block.read(resid, self.counter.rotation_at(cells.take(self.position_ids)))
             return layer + 1, block.finish(resid, block.attn.attend(q, own.k, own.v, mask))
         return layer, resid
@@ -116,12 +116,9 @@ class TransformerRerun:
         resid, q = (
             _put(rows[:, at], among_queries, new).flatten(0, 1) for rows, new in ((own.resid_pre, resid), (own.q, q))
         )
-        z = own.block.attn.attend(q, k, v, counter.visible_keys(n_pos, at, self._padding(cells)))
-        resid = own.block.finish(resid, z)
+        mask = counter.visible_keys(self.position_ids, at, self.attention_mask, cells.count)
+        resid = own.block.finish(resid, own.block.attn.attend(q, k, v, mask))
         return counter.read_out(resid) if is_last else self._run_from(layer + 1, first, resid, reads)
-
-    def _padding(self, cells: Cells) -> Bool[Tensor, "row pos"] | None:
-        return None if self.attention_mask is None else self.attention_mask.repeat(cells.count, 1)
 
     def _run_from(
         self, layer: int, first: int, resid: Float[Tensor, "row later d_model"], reads: Positions

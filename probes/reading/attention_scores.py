@@ -96,28 +96,26 @@ def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tupl
     """What layer 0 makes of each token at each PID, rotated where the scheme rotates."""
     block = _first_block(counter)
     pids = torch.arange(n_pids, device=token_ids.device).expand(len(token_ids), -1)
-    # What rotates adds no position to the stream: one projection does for all PIDs.
-    added = pids[:, :1] if counter.scheme.rotary else pids
+    # Where only distances count, the stream is the same at all PIDs: one projection does for them.
+    added = pids[:, :1] if counter.ignores_shifts else pids
     resid = counter.embed_tokens(token_ids[:, None].expand_as(added), added)
-    q, k = block.attn.project(block.ln1(resid), "QK")
+    q, k = (x.expand(-1, n_pids, -1, -1) for x in block.attn.project(block.ln1(resid), "QK"))
     rotation = counter.rotation_at(pids)
-    if rotation is not None:
-        q, k = (rotate(x.expand(-1, n_pids, -1, -1), *rotation) for x in (q, k))
-    return q, k
+    return (q, k) if rotation is None else (rotate(q, *rotation), rotate(k, *rotation))
 
 
 def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
     """Moments over the differences of PIDs, weighted by how many pairs have each: a source there, a target at 0."""
-    n = counter.cfg.max_position
-    scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid")
+    n = q.shape[1]
+    pids, scale = torch.arange(n, device=q.device), _first_block(counter).attn.score_scale
+    scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid") * scale
+    scores = scores + _bias(counter, pids, pids[:1])[:, None, None, :, 0]
     weights = torch.arange(n, 0, -1, device=q.device, dtype=q.dtype)
     if not counter.cfg.causal:
-        back = einsum(q[:, 0], k[:, 1:], "source head d, target pid head d -> head source target pid")
+        back = einsum(q[:, 0], k[:, 1:], "source head d, target pid head d -> head source target pid") * scale
+        back = back + _bias(counter, pids[:1], pids[1:])[:, None, None, 0, :]
         scores, weights = torch.cat([scores, back], -1), torch.cat([weights, weights[1:]])
-    if not counter.scheme.rotary:  # all differences are one
-        weights = weights.sum()[None]
     share = weights / weights.sum()
-    scores = scores * _first_block(counter).attn.score_scale
     mean = scores @ share
     return mean, ((scores - mean[..., None]).square() @ share).sqrt()
 
@@ -132,16 +130,28 @@ def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, T
     q = rearrange(q * _first_block(counter).attn.score_scale, "source query head d -> head source query d").contiguous()
     k = rearrange(k, "target key head d -> head target key d").contiguous()
     allowed = torch.ones(n, n, device=q.device, dtype=q.dtype)
-    share = (allowed.tril() if causal else allowed).flatten() / n_pid_pairs(counter)
+    share = (allowed.tril() if causal else allowed) / n_pid_pairs(counter)
+    pids = torch.arange(n, device=q.device)
+    bias = _bias(counter, pids, pids)
     reach = k.double().cumsum(2) if causal else k.double().sum(2, keepdim=True).expand_as(k)
     mean = (q.double().flatten(2) @ reach.flatten(2).mT).to(q.dtype) / n_pid_pairs(counter)
+    mean = mean + (bias * share).sum((1, 2))[:, None, None]
     variance = torch.empty_like(mean)
-    for of_head, source_q, target_k, source_mean in zip(variance, q, k.mT, mean, strict=True):
+    biases = bias.expand(len(q), -1, -1)
+    for of_head, source_q, target_k, source_mean, head_bias in zip(variance, q, k.mT, mean, biases, strict=True):
         for source, centre in enumerate(source_mean):
             queries = source_q[source].expand(len(target_k), -1, -1)
-            centred = torch.baddbmm(-centre[:, None, None], queries, target_k)
-            of_head[source] = centred.square_().flatten(1) @ share
+            centred = torch.baddbmm(head_bias - centre[:, None, None], queries, target_k)
+            of_head[source] = centred.square_().flatten(1) @ share.flatten()
     return mean, variance.sqrt()
+
+
+def _bias(
+    counter: Transformer, query_ids: Int[Tensor, "query"], key_ids: Int[Tensor, "key"]
+) -> Float[Tensor, "#head #query #key"]:
+    """What the scheme adds to the scores between these PIDs."""
+    bias = counter.bias_at(query_ids[None], key_ids[None])
+    return torch.zeros(1, 1, 1, device=query_ids.device) if bias is None else bias[0]
 
 
 def _first_block(counter: Transformer) -> Block:

@@ -16,6 +16,7 @@ from app.cli import COMMANDS, main
 from training.config import OptimiserOptions, TrainConfig
 from training.presets import resolve
 from training.run.folder import RunFolder
+from training.tasks import TASKS
 
 TINY = [
     *("train", "--task", "mod10", "--train-length", "5", "--ood-length", "10", "--quiet"),
@@ -153,7 +154,7 @@ def test_list_says_so_when_there_is_nothing(tmp_path: Path, capsys: pytest.Captu
 
 def test_tasks_shows_all_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     described = {task["name"]: task for task in json.loads(printed(capsys, "tasks", "--json"))}
-    assert len(described) == 9
+    assert list(described) == list(TASKS)
     assert described["mod10"]["examples"][0][1][:3] == ["1", "2", "3"]
     assert "selective_mod4" in printed(capsys, "tasks")
 

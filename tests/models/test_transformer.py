@@ -39,10 +39,10 @@ BLOCK_HOOKS = [
 @pytest.mark.parametrize("position", SCHEMES)
 def test_the_whole_ordered_hook_list_is_pinned(position: str) -> None:
     block = list(BLOCK_HOOKS)
-    if position == "rope":
+    if SCHEMES[position].rotary:
         at = block.index("attn.hook_result") + 1
         block[at:at] = ["attn.hook_rot_k", "attn.hook_rot_q"]
-    expected = ["hook_embed"] + ["hook_pos_embed"] * (position != "rope")
+    expected = ["hook_embed"] + ["hook_pos_embed"] * (SCHEMES[position].table is not None)
     expected += [f"blocks.{layer}.{hook}" for layer in range(3) for hook in block]
     expected += ["ln_final.hook_scale", "ln_final.hook_normalized", "unembed.hook_in", "unembed.hook_out"]
     assert list(lively(position).hook_dict) == expected
@@ -98,7 +98,7 @@ def test_a_run_can_be_taken_up_at_a_layer_and_a_position(
     torch.testing.assert_close(logits, expected[:, first:] if reads is None else expected[:, reads], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("position", ["ape", "rope"])
+@pytest.mark.parametrize("position", SCHEMES)
 def test_copies_of_rows_run_beside_each_other_on_the_same_past(position: str) -> None:
     counter = lively(position)
     token_ids, position_ids = inputs()
@@ -182,14 +182,27 @@ def test_masked_padding_changes_nothing(causal: bool) -> None:
     assert cache["pattern", 0][..., 15:].max() == 0
 
 
-def test_positions_matter_to_the_schemes_that_have_them() -> None:
+@pytest.mark.parametrize("position", SCHEMES)
+def test_a_scheme_sees_what_its_entry_says(position: str) -> None:
     token_ids, position_ids = inputs()
-    for position in SCHEMES:
-        counter = lively(position)
-        shift = (counter(token_ids, position_ids) - counter(token_ids, position_ids * 0 + position_ids[:1])).abs()
-        spread = (counter(token_ids, position_ids) - counter(token_ids, position_ids[:1].expand(4, -1) * 2)).abs()
-        assert (shift.max() > 1e-3) == (position in ("sine", "ape", "spe"))  # rope sees differences only
-        assert (spread.max() > 1e-3) == (position != "nope")
+    counter = lively(position)
+    shift = (counter(token_ids, position_ids) - counter(token_ids, position_ids * 0 + position_ids[:1])).abs()
+    spread = (counter(token_ids, position_ids) - counter(token_ids, position_ids[:1].expand(4, -1) * 2)).abs()
+    seen = "positions" if shift.max() > 1e-3 else "distances" if spread.max() > 1e-3 else "nothing"
+    assert seen == SCHEMES[position].sees
+
+
+def test_the_papers_schemes_see_what_they_should() -> None:
+    seen = {name: SCHEMES[name].sees for name in ("nope", "rope", "sine", "ape", "spe")}
+    assert seen == {"nope": "nothing", "rope": "distances"} | dict.fromkeys(("sine", "ape", "spe"), "positions")
+
+
+@pytest.mark.parametrize("position", SCHEMES)
+def test_states_of_equal_tokens_differ_as_the_entry_says(position: str) -> None:
+    counter = lively(position)
+    _, cache = counter.run_with_cache(torch.full((1, 20), 5), torch.arange(20)[None])
+    states = cache["resid_post", 2][0]
+    assert ((states - states[0]).abs().max() > 1e-3) == SCHEMES[position].separates_equal_tokens
 
 
 def test_scores_are_divided_by_the_layer() -> None:

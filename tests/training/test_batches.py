@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from models import TransformerConfig, build_counter
-from models.config import LSTMConfig, MambaConfig, RNNConfig, RWKV6Config, S4Config
 from models.counter import Counter
 from models.errors import CountLensError
+from models.families import FAMILIES, TRANSFORMER
+from models.schemes import SCHEMES
 from training.batches import WeightedTokens, draw_batch, draw_tokens, merge_equal_rows
 from training.policies import POLICIES, get_policy
 from training.run.loop import loss_of
@@ -55,16 +56,13 @@ def test_an_unknown_policy_is_refused_with_the_near_ones() -> None:
         get_policy("randomized")
 
 
+SIZES = {"s4": {"d_model": 4, "d_state": 8}, "mamba": {"d_model": 4}, "rwkv6": {"d_model": 8, "d_head": 4}}
+FIXED_TABLES = ("sine", "spe")  # as ape, but for what is learned
 COUNTERS = {
-    "ape": TransformerConfig(13, "ape", d_model=8, n_heads=2, d_mlp=8),
-    "rope": TransformerConfig(13, "rope", d_model=8, n_heads=2, d_mlp=8),
-    "nope": TransformerConfig(13, "nope", d_model=8, n_heads=2, d_mlp=8),
-    "rnn": RNNConfig(13, d_model=8),
-    "lstm": LSTMConfig(13, d_model=8),
-    "s4": S4Config(13, d_model=4, d_state=8),
-    "mamba": MambaConfig(13, d_model=4),
-    "rwkv6": RWKV6Config(13, d_model=8, d_head=4),
+    name: TransformerConfig(13, name, d_model=8, n_heads=2, d_mlp=8) for name in SCHEMES if name not in FIXED_TABLES
 }
+RECURRENT = [name for name in FAMILIES if name != TRANSFORMER]
+COUNTERS |= {name: FAMILIES[name].config(13, **SIZES.get(name, {"d_model": 8})) for name in RECURRENT}
 
 
 def gradient(counter: Counter, tokens: WeightedTokens, scale: float = 1.0) -> Tensor:

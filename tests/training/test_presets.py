@@ -7,6 +7,7 @@ import pytest
 
 from models.errors import CountLensError
 from models.families import FAMILIES
+from models.schemes import SCHEMES
 from training.config import (
     DeviceOptions,
     ModelOptions,
@@ -27,7 +28,7 @@ def config(task: str = "mod10", preset: str = "small", **model: object) -> Train
 
 @pytest.mark.parametrize("preset", ["small", "paper"])
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("position", ["nope", "sine", "ape", "rope", "spe"])
+@pytest.mark.parametrize("position", SCHEMES)
 def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, position: str, preset: str) -> None:
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]

@@ -89,7 +89,7 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         architecture=architecture_name(model),
         layers=model.n_layers,
         width=model.d_model,
-        heads=model.n_heads if model.family == "transformer" else None,
+        heads=model.n_heads,
         causal=model.causal,
         train_length=data.train_length,
         ood_length=data.ood_length,

@@ -26,7 +26,6 @@ TASKS: dict[str, type[Task]] = {
     "first_tok_homogeneous": FirstTokenHomogeneous,
     "first_tok_heterogeneous": FirstTokenHeterogeneous,
 }
-BASED: dict[str, type[Task]] = {"mod": Modular, "selective_mod": SelectiveModular}  # + a base, as in mod7
 
 __all__ = [
     "BOS",
@@ -42,6 +41,7 @@ __all__ = [
     "check_sound",
     "lengthened",
     "make_task",
+    "split_base",
     "task_of_checkpoint",
     "task_settings",
 ]
@@ -54,15 +54,26 @@ def make_task(name: str, **settings: Any) -> Task:
     ['7', '1']
     """
     settings = {key: value for key, value in settings.items() if value is not None}
-    based = re.fullmatch(r"(.*mod)([0-9]{1,20})", name)
+    stem, base = split_base(name)
     if name in TASKS:
         cls = TASKS[name]
-    elif based and based[1] in BASED:
-        cls = BASED[based[1]]
-        settings["base"] = int(based[2])
+    elif base is not None:
+        cls = next(task for task in TASKS.values() if task.stem == stem)
+        settings["base"] = base
     else:
         raise unknown("task", name, TASKS)
     return build(cls, settings, name, IN_PYTHON)
+
+
+def split_base(name: str) -> tuple[str, int | None]:
+    """The name of a task without its base, and the base; None for a task that has none.
+
+    >>> split_base("mod7"), split_base("helper")
+    (('mod', 7), ('helper', None))
+    """
+    parts = re.fullmatch(r"(.*?)([0-9]{1,20})", name)
+    stems = {task.stem for task in TASKS.values() if task.stem}
+    return (parts[1], int(parts[2])) if parts and parts[1] in stems else (name, None)
 
 
 def task_of_checkpoint(info: CheckpointInfo) -> Task | None:

@@ -46,6 +46,7 @@ class Task(ABC):
     largest: Length | None = None  # largest number word in the vocabulary (as far as the task counts)
 
     summary: ClassVar[str] = ""
+    stem: ClassVar[str] = ""  # of a name that ends in a base, as mod of mod7; "" where there is no base
     form: ClassVar[str] = ""  # the form of counting, under which algorithms are stated; "" where none are
     takes_bos: ClassVar[bool] = False
     counts_in_words: ClassVar[bool] = False  # a count of n needs the number word n
@@ -114,6 +115,11 @@ class Task(ABC):
     def kinds(self) -> tuple[str, ...]:
         """The tokens that are counted, each kind for itself."""
         return ("a",)
+
+    @property
+    def not_counted(self) -> tuple[str, ...]:
+        """Tokens of a row that change no count, as the 0s of which a task counts only the 1s."""
+        return ()
 
     @property
     def most_of_kind(self) -> int | None:

@@ -25,12 +25,13 @@ class Modular(ListedTask):
     base: Base = 10  # counts go 1..base, then 1 again
 
     summary: ClassVar[str] = "count the a's from 1 to 10 and round again (any base: mod7, mod12, ...)"
+    stem: ClassVar[str] = "mod"
     form: ClassVar[str] = "modular"
     takes_bos: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        return f"mod{self.base}"
+        return f"{self.stem}{self.base}"
 
     @property
     def largest_number(self) -> int:

@@ -155,10 +155,11 @@ class SelectiveModular(Selective):
     base: Base = 4  # counts go 0..base-1, then 0 again
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before, mod 4 (any base)"
+    stem: ClassVar[str] = "selective_mod"
 
     @property
     def name(self) -> str:
-        return f"selective_mod{self.base}"
+        return f"{self.stem}{self.base}"
 
     @property
     def ood_lengths(self) -> tuple[int, int]:

@@ -33,6 +33,8 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
             _nearness(catalogue)
+    if catalogue.without_shipped:
+        st.caption(catalogue.without_shipped)
     broken = shown.broken_files
     if broken:
         st.markdown(f"**Broken files: {len(broken)}**")

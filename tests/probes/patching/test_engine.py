@@ -11,7 +11,9 @@ import transformer_lens.patching
 from torch import Tensor
 
 from models import FAMILIES, CountLensError, build_counter, hook_name, to_transformer_lens
+from models.config import RecurrentConfig
 from models.counter import Counter
+from models.schemes import SCHEMES
 from models.transformer import KeysValues, Transformer
 from probes.patching import cells, engine, rerun_transformer
 from probes.patching.engine import PatchGrid, activation_patch, patched_logits
@@ -19,8 +21,11 @@ from training.batches import Batch
 from training.tasks import NOT_SCORED
 
 N_TOKENS, N_ROWS, N_POS = 13, 2, 7
-RECURRENT = ("rnn", "lstm", "s4", "mamba", "rwkv6")
+RECURRENT = [name for name, family in FAMILIES.items() if issubclass(family.config, RecurrentConfig)]
 SETTINGS: dict[str, dict[str, int]] = {"s4": {"d_state": 8}, "mamba": {"d_state": 4}, "rwkv6": {"d_head": 8}}
+# One scheme of each way in which positions act: added, rotating, as a bias.
+SCHEME_CASES = [("ape", True), ("rope", True), ("sine", False), ("rope", False)]
+SCHEME_CASES += [(name, causal) for name, scheme in SCHEMES.items() if scheme.bias for causal in (True, False)]
 # The sweeps of `transformer_lens.patching`: the site of each, and the axes of its tensor in their order.
 SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: (name, ("layer", "pos")) for name in ("resid_pre", "resid_mid", "attn_out", "mlp_out")},
@@ -87,7 +92,7 @@ def both_ways(counter: Counter, name: str, n_pos: int = N_POS) -> tuple[Tensor, 
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-@pytest.mark.parametrize(("position", "causal"), [("ape", True), ("rope", True), ("sine", False), ("rope", False)])
+@pytest.mark.parametrize(("position", "causal"), SCHEME_CASES)
 def test_every_sweep_is_that_of_transformer_lens(name: str, position: str, causal: bool) -> None:
     counter = lively(position=position, causal=causal, n_layers=3, n_heads=2)
     n_pos = 4 if "dest_src" in name else N_POS  # the loop has one forward pass per pair of positions

@@ -167,7 +167,7 @@ def test_layer_0_equals_a_loop_over_sequences(position: str, causal: bool) -> No
     np.testing.assert_allclose(moments.mean, scores.mean(-1).detach(), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(moments.std, scores.std(-1, correction=0).detach(), rtol=1e-5, atol=1e-5)
     if position != "nope":
-        assert moments.std.min() > 0.01
+        assert moments.std.min() > 0.005
 
 
 def test_deeper_scores_are_divided_by_the_layer_number_too() -> None:
