@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin
 
 from msgspec import Meta
+from typing_extensions import Doc
 from tyro.conf import arg
 
 from models.border import check_arguments, field_hints
@@ -32,6 +33,14 @@ def _options(cls: Any = TrainConfig) -> dict[str, Any]:
     return hints
 
 
+def _documented(name: str, hint: Any) -> tuple[Any, str]:
+    """The type of an option, and its help: said in its type, or in the comment at its field."""
+    for said in getattr(hint, "__metadata__", ()):
+        if isinstance(said, Doc):
+            return get_args(hint)[0], said.documentation
+    return hint, HELP[name]
+
+
 def _axis(hint: Any, help_text: str) -> Any:
     """The type of an axis of such values, as tyro reads it."""
     kind = get_args(hint)[0] if NoneType in get_args(hint) else hint
@@ -44,7 +53,7 @@ def _axis(hint: Any, help_text: str) -> Any:
 
 
 SWITCHES = {name for name, hint in _options().items() if hint is bool}
-AXES = {name: _axis(hint, HELP[name]) for name, hint in _options().items()} | {
+AXES = {name: _axis(*_documented(name, hint)) for name, hint in _options().items()} | {
     "architecture": _axis(str, "positional schemes and recurrent families, in place of --position and --family"),
     "bos": _axis(Literal["without", "with", "both"], "put a token of its own first"),
     "lengths": _axis(str, "train and OOD lengths, as 50to100"),
