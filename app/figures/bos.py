@@ -22,7 +22,7 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
     for column, split in enumerate(SPLITS, start=1):
         changes = [getattr(effect, split) for effect in effects]
         points, low, high = (
-            np.array([getattr(change, name) for change in changes]) for name in ("points", "low", "high")
+            np.array([getattr(change, name) for change in changes]) for name in ("value", "low", "high")
         )
         figure.add_bar(
             x=points,
@@ -43,7 +43,7 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
     figure.update_xaxes(title="change in accuracy (points)", range=[-105, _right_end(effects)], zerolinecolor="#333333")
     figure.update_yaxes(autorange="reversed", automargin=True, ticklabelstandoff=6)
     figure.update_layout(showlegend=False, height=140 + 26 * len(effects), bargap=0.25)
-    worst = min(effects, key=lambda effect: effect.ind.points + effect.ood.points)
+    worst = min(effects, key=lambda effect: effect.ind.value + effect.ood.value)
     alt = (
         f"Bars of the change in accuracy when {result.first} is edited in the {result.architecture} counter on "
         f"{result.task}; the largest is with {result.describe(worst)}: {worst.short}."
@@ -64,7 +64,7 @@ def head_maps(result: BosAblation, title: str = "") -> go.Figure:
     for column, split in enumerate(SPLITS, start=1):
         points = np.full((n_layers, n_heads), np.nan)
         for effect in heads:
-            points[effect.layer, effect.head] = getattr(effect, split).points
+            points[effect.layer, effect.head] = getattr(effect, split).value
         figure.add_heatmap(
             x=[f"head {head}" for head in range(n_heads)],
             y=[f"layer {layer}" for layer in range(n_layers)],

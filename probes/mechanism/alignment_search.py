@@ -18,10 +18,10 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.families import build_counter
 from models.transformer import Transformer
-from probes.inputs.rows import Interval, share_interval
 from probes.mechanism.hypotheses import Hypothesis, Variable, hypotheses_of
 from probes.mechanism.interchange import SUBSPACE_KINDS, Pairs, Place, Swapper, draw_pairs
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
 from training.tasks import Task
 
 RANK = 8

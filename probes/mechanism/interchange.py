@@ -23,8 +23,8 @@ from transformer_lens.tools.analysis.interchange import random_basis
 from models.hooks import hook_name
 from models.transformer import Transformer
 from probes.inputs.counterfactual_rows import counted_rows, n_shifts
-from probes.inputs.rows import evaluating
 from probes.mechanism.hypotheses import Hypothesis, Query, Rows, Variable, answer_ids
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 Basis = Float[Tensor, "d rank"]

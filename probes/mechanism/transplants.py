@@ -22,9 +22,10 @@ from models.families import build_counter
 from models.hooks import hook_name
 from models.recurrent import Recurrent
 from probes.inputs.counterfactual_rows import counted_rows
-from probes.inputs.rows import Interval, evaluating, share_interval
 from probes.mechanism.interchange import Basis, span
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 PAIRS = 128

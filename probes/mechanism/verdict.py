@@ -19,10 +19,10 @@ import torch
 from models.counter import Counter
 from models.families import build_counter
 from models.transformer import Transformer
-from probes.inputs.rows import Interval, share_interval
 from probes.mechanism.hypotheses import Hypothesis, Variable, answer_ids, hypotheses_of
 from probes.mechanism.interchange import Pairs, Place, Swapper, draw_pairs, may_hold, places_of, variable_directions
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
 from training.tasks import Task
 
 SEARCH_PAIRS = 96  # on which places are sought

@@ -74,7 +74,7 @@ def variation(counter: Counter, seed: int) -> float:
 def first_token_effect(counter: Counter, seed: int) -> float:
     """How many points of IND accuracy are lost when nothing can look at the first token."""
     effects = bos_ablation(counter, rows=ROWS // 2, seed=seed).effects
-    return -next(effect for effect in effects if effect.layer is None).ind.points
+    return -next(effect for effect in effects if effect.layer is None).ind.value
 
 
 # A curve that raises NotApplicable is left out, with its reason. Its floor is what it would be worth without anything

@@ -22,7 +22,6 @@ from models.counter import Counter, Logits, listening
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from models.transformer import Transformer
-from probes.inputs.rows import evaluating
 from probes.patching.brief_hooks import run_and_keep
 from probes.patching.cells import Cells, chunks, grid_axes, source_hook
 from probes.patching.metrics import Metric, Scorer, positions, scorer
@@ -30,6 +29,7 @@ from probes.patching.rerun_recurrent import RecurrentRerun
 from probes.patching.rerun_transformer import TransformerRerun
 from probes.result import Result, Verdict
 from training.batches import Batch
+from training.evaluate import evaluating
 
 Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")

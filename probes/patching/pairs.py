@@ -26,12 +26,12 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.transformer import Transformer
 from probes.inputs.counterfactuals import Inputs, Pair, counterfactual_pair
-from probes.inputs.rows import evaluating
 from probes.patching.cells import AXES, axes_of, patchable
 from probes.patching.engine import NOTICEABLE, TOP, PatchGrid, activation_patch
 from probes.patching.metrics import Metric
 from probes.result import NotApplicable, Result, Verdict, plain
 from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 USUAL_PAIRS = ("swap", "start", "shift", "bos_replaced")  # the pairs of equal length, the most telling first

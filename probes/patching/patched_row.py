@@ -10,11 +10,11 @@ from torch import Tensor
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from probes.inputs.counterfactuals import Inputs, counterfactual_pair
-from probes.inputs.rows import evaluating
 from probes.patching.engine import DIRECTIONS, patched_logits
 from probes.patching.pairs import PER_HEAD
 from probes.result import Result, Verdict
 from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 Words = tuple[str, ...]

@@ -13,8 +13,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from models.counter import Counter
-from probes.inputs.rows import RESAMPLES, Interval, bootstrap, constant_share, draw_rows, wilson
+from probes.inputs.rows import constant_share, draw_rows
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import RESAMPLES, Interval, bootstrap_mean, wilson
 from training.batches import Batch
 from training.evaluate import predict
 from training.paper.tables import paper_numbers_of
@@ -140,8 +141,8 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
         answers = predict(counter, batch)
         scored = task.scored(split, batch.label_ids)
         right = (answers == batch.label_ids) & scored
-        found = bootstrap(_array(right.sum(1))[None], _array(scored.sum(1)), _array(batch.weights), seed)
-        total[split] = Interval(*(100 * float(bound[0]) for bound in found))
+        n_right, n_scored = 100 * _array(right.sum(1))[None], _array(scored.sum(1))
+        (total[split],) = bootstrap_mean(n_right, n_scored, _array(batch.weights), seed)
         constant[split] = constant_share(batch, scored)
         by_position[split] = _by_position(right, scored, batch.weights)
         if split in MAIN_SPLITS:
@@ -179,18 +180,9 @@ def _array(tensor: Shaped[Tensor, "*at"]) -> Float[np.ndarray, "*at"]:
 
 def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> Shares:
     n_right, n_scored = (_array((which * weights[:, None]).sum(0)) for which in (right, scored))
-    return _shares(np.arange(1, len(n_right) + 1), n_right, n_scored, *wilson(n_right, n_scored))
-
-
-def _shares(
-    at: Int[np.ndarray, "at"],
-    right: Float[np.ndarray, "at"],
-    scored: Float[np.ndarray, "at"],
-    low: Float[np.ndarray, "at"],
-    high: Float[np.ndarray, "at"],
-) -> Shares:
-    share = np.divide(right, scored, out=np.full_like(right, np.nan), where=scored > 0)
-    return Shares(at, 100 * share, 100 * low, 100 * high, scored.astype(int))
+    share = np.divide(n_right, n_scored, out=np.full_like(n_right, np.nan), where=n_scored > 0)
+    low, high = wilson(n_right, n_scored)
+    return Shares(np.arange(1, len(share) + 1), 100 * share, 100 * low, 100 * high, n_scored.astype(int))
 
 
 def _confusion(
@@ -237,9 +229,9 @@ def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int
     right = (predict(counter, everywhere) == everywhere.label_ids).view(len(shifts), n_rows, n_pos) & scored
     counts, weights = _array(scored.sum(1)), _array(batch.weights)
     sums = _array(right.sum(2))
-    mean, low, high = bootstrap(sums, counts, weights, seed)
-    n_scored = np.full(len(shifts), counts @ weights)
-    return _shares(shifts, mean * n_scored, n_scored, low, high), _shift_p(sums, weights, seed)
+    found = bootstrap_mean(100 * sums, counts, weights, seed)
+    n_scored = np.full(len(shifts), int(counts @ weights))
+    return Shares(shifts, found.value, found.low, found.high, n_scored), _shift_p(sums, weights, seed)
 
 
 def _shift_p(right: Float[np.ndarray, "shift row"], weights: Float[np.ndarray, "row"], seed: int) -> float:

@@ -21,9 +21,10 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
 from models.schemes import SCHEMES
-from probes.reading.linear_probe import Estimate, balanced_accuracy, explained_variance, standardised
+from probes.reading.linear_probe import balanced_accuracy, explained_variance, standardised
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
+from probes.stats import Interval
 from training.batches import Batch
 from training.tasks import Task
 
@@ -37,16 +38,13 @@ FITS = 90.0  # percent IND from which on a counter has learnt its task
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Interval):
     """How well something is read on held-out rows, and from counters with fresh weights."""
 
-    value: float
-    low: float
-    high: float
     untrained: tuple[float, ...]
 
     @classmethod
-    def of(cls, mine: Estimate, others: Sequence[Estimate]) -> "Reading":
+    def of(cls, mine: Interval, others: Sequence[Interval]) -> "Reading":
         """A trained counter's estimate next to those of untrained ones."""
         return cls(mine.value, mine.low, mine.high, tuple(other.value for other in others))
 
@@ -207,7 +205,7 @@ def _chosen_columns(
 
 def read_sites(
     counter: Counter, tokens: Tokens, sites: Sequence[Site], seed: int
-) -> dict[Site, tuple[Estimate, Estimate]]:
+) -> dict[Site, tuple[Interval, Interval]]:
     """Balanced accuracy of "first" and R² of the shift at each site."""
     mask = None if counter.cfg.causal else tokens.batch.attention_mask
     activations = site_activations(counter, tokens.batch.token_ids, tokens.batch.position_ids, sites, mask)

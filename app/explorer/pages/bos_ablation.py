@@ -11,13 +11,14 @@ from app.figures.bos import ablation_bars, head_maps
 from app.figures.chosen_edits import edited_figure
 from models.transformer import Transformer
 from probes.ablation.bos_ablation import bos_ablation
-from probes.ablation.chosen_edits import EDITS, STATE_EDITS, Place, chosen_edits
+from probes.ablation.chosen_edits import EDITS, STATE_EDITS, chosen_edits
+from probes.ablation.edits import LayerHead
 
 
 @dataclass(frozen=True)
 class Settings:
     edit: str  # key of EDITS
-    places: tuple[Place, ...] | None  # None: everywhere
+    places: tuple[LayerHead, ...] | None  # None: everywhere
     every: bool  # whether every edit is tried as well
 
 
@@ -51,11 +52,11 @@ figure = edited_figure(found)""",
         yield from _every_edit(subject)
 
 
-def _choose_places(subject: Subject) -> tuple[Place, ...] | None:
+def _choose_places(subject: Subject) -> tuple[LayerHead, ...] | None:
     """A switch for each layer and, where that is off, one for each of its heads."""
     cfg = subject.counter.cfg
     n_heads = cfg.n_heads if isinstance(subject.counter, Transformer) else 1
-    places: list[Place] = []
+    places: list[LayerHead] = []
     whole = 0
     for layer in range(cfg.n_layers):
         with st.container(horizontal=True):
