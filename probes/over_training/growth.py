@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from models.checkpoint import load_counter
 from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations
 from probes.over_training.dynamics import Run, snapshots
+from probes.reading.pca import pca_for
 from probes.result import Result, Verdict, task_of_counter
 from probes.sites import Site
 from training.evaluate import evaluate
@@ -116,8 +117,8 @@ def pca_growth(run: Run, site: Site, pids: Sequence[int] | None = None) -> PcaGr
         places = contiguous_pids(counter, pids, task.prefix)
         x = equal_token_activations(counter, task, places, [site], task.kinds[0])[site].astype(np.float64)
         states.append(x - x.mean(0))
-    components = np.linalg.svd(states[-1], full_matrices=False)[2][:DIMENSIONS]
-    coordinates = np.array([x @ components.T for x in states])
+    pca = pca_for(states[-1], DIMENSIONS).fit(states[-1])
+    coordinates = np.array([pca.transform(x) for x in states])
     total = np.array([(x**2).sum() for x in states])
     on_plane = (coordinates**2).sum((1, 2))
     shares = np.divide(on_plane, total, out=np.zeros_like(total), where=total > 0)

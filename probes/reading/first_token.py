@@ -211,7 +211,7 @@ def read_sites(
     activations = site_activations(counter, tokens.batch.token_ids, tokens.batch.position_ids, sites, mask)
     readings = {}
     for site, x in activations.items():
-        features = standardised(x[tokens.rows, tokens.columns], tokens.fitted, seed)
+        features = standardised(x[tokens.rows, tokens.columns], tokens.fitted)
         readings[site] = (
             balanced_accuracy(features, tokens.first, tokens.rows, tokens.fitted, seed),
             explained_variance(features, tokens.shifts, tokens.rows, tokens.fitted, seed),

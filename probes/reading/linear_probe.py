@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
+from probes.reading.pca import ROUNDING, pca_for
 from probes.stats import Interval, bootstrap
 
 WIDEST = 64  # principal components that a probe gets of a wider site
-ROUNDING = 1e-5  # columns that vary by less than this share of the activations' size carry rounding alone
 PENALTIES = np.logspace(-1, 6, 15)
 
 Features = Float[np.ndarray, "token d"]
@@ -22,15 +21,13 @@ Mask = Bool[np.ndarray, "token"]
 Weights = Float[np.ndarray, "sample token"]
 
 
-def standardised(x: Features, fitted: Mask, seed: int = 0) -> Float[np.ndarray, "token _"]:
+def standardised(x: Features, fitted: Mask) -> Float[np.ndarray, "token _"]:
     """Columns of mean 0 and spread 1 over the fitted tokens, WIDEST at the most; those that only round are 0."""
     x = x.astype(np.float64)
     least = ROUNDING * np.sqrt((x[fitted] ** 2).mean())
     centred = x - x[fitted].mean(0)
     if min(x.shape[1], fitted.sum()) > WIDEST and centred[fitted].std() > least:
-        solver = "covariance_eigh" if x.shape[1] <= 512 else "randomized"
-        pca = PCA(WIDEST, svd_solver=solver, iterated_power=2, random_state=seed)
-        centred = pca.fit(centred[fitted]).transform(centred)
+        centred = pca_for(centred[fitted], WIDEST).fit(centred[fitted]).transform(centred)
     spread = centred[fitted].std(0)
     return np.where(spread > least, centred / np.where(spread > least, spread, 1), 0.0)
 

@@ -31,13 +31,13 @@ from jaxtyping import Bool, Float, Int
 from scipy.signal.windows import tukey
 
 from models.errors import CountLensError
+from probes.reading.pca import ROUNDING
 
 ALPHA = 0.05
 LARGEST_MODULUS = 20
 LEAST_ROUNDS = 3  # a period must be seen so often
 PERMUTATIONS = 40_000  # so that p < 0.001 can be seen after correction
 TAPERED = 0.5  # share of the positions that the taper touches
-CONSTANT = 1e-5  # a spread below this share of the activations' size is rounding
 
 Steps = Float[np.ndarray, "step d"]
 
@@ -148,7 +148,7 @@ def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Steps 
     waves = np.cos(np.pi * np.outer(middle, np.arange(2 * n_pos // slowest + 1)))
     drift, _ = np.linalg.qr(np.column_stack([waves, middle - 0.5]))
     rest = x - drift @ (drift.T @ x)
-    if (rest**2).sum() <= CONSTANT**2 * (x**2).sum():
+    if (rest**2).sum() <= ROUNDING**2 * (x**2).sum():
         return None
     inherited = np.clip((rest[1:] * rest[:-1]).sum() / (rest[:-1] ** 2).sum(), 0, 1)
     steps = rest[1:] - inherited * rest[:-1]
