@@ -18,7 +18,7 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.families import build_counter
 from models.transformer import Transformer
-from probes.mechanism.hypotheses import Hypothesis, Variable, hypotheses_of
+from probes.mechanism.hypotheses import Hypothesis, Query, Variable, hypotheses_of
 from probes.mechanism.interchange import SUBSPACE_KINDS, Pairs, Place, Swapper, draw_pairs
 from probes.result import Result, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
@@ -165,7 +165,7 @@ def _targets(
     if not arbitrary:
         return expected, tells
     answers = expected[tells].unique()
-    source = variable.value(pairs.source.query(pairs.row, pairs.source_column))
+    source = variable.value(Query.of(pairs.source, pairs.row, pairs.source_column))
     keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))
     return answers[arbitrary_targets(keys, len(answers), seed).to(answers.device)], tells
 

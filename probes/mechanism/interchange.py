@@ -22,8 +22,9 @@ from transformer_lens.tools.analysis.interchange import random_basis
 
 from models.hooks import hook_name
 from models.transformer import Transformer
-from probes.inputs.counterfactual_rows import counted_rows, n_shifts
-from probes.mechanism.hypotheses import Hypothesis, Query, Rows, Variable, answer_ids
+from probes.inputs.counterfactual_rows import counted_rows, n_shifts, shifted_rows
+from probes.mechanism.hypotheses import Hypothesis, Query, Variable, answer_ids
+from training.batches import Batch
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
@@ -78,8 +79,8 @@ class Place:
 class Pairs:
     """Tokens whose answers are watched, each with a token of another row from which variables are taken."""
 
-    base: Rows
-    source: Rows
+    base: Batch
+    source: Batch
     column: Int[Tensor, "row"]
     source_column: Int[Tensor, "row"]
 
@@ -90,7 +91,7 @@ class Pairs:
     @property
     def query(self) -> Query:
         """The tokens that answer."""
-        return self.base.query(self.row, self.column)
+        return Query.of(self.base, self.row, self.column)
 
     @property
     def labels(self) -> Int[Tensor, "row"]:
@@ -110,7 +111,7 @@ class Pairs:
         source's: those need no mechanism. Where nothing should change, it tells something if the variable did.
         """
         column = self.taken_from(at)
-        source = self.source.query(self.row, column)
+        source = Query.of(self.source, self.row, column)
         predicted = answer_ids(task, hypothesis.swapped(variable, self.query, source))
         if variable.ignored:
             return predicted, variable.value(self.query) != variable.value(source)
@@ -120,16 +121,16 @@ class Pairs:
         return predicted, tells
 
 
-def draw_rows(task: Task, max_position: int, rows: int, generator: torch.Generator, device: torch.device) -> Rows:
+def draw_whole_rows(
+    task: Task, max_position: int, rows: int, generator: torch.Generator, device: torch.device
+) -> Batch:
     """Rows of a length and with shifts as in training; of modular counting, no more than three rounds."""
     counted = min(task.train_length, ROUNDS * (task.period or task.train_length))
     token_ids = counted_rows(task, counted, rows, generator)
     if len(task.kinds) > 1:
         token_ids = _with_kind(token_ids)
-    shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows, 1), generator=generator)
-    position_ids = shifts + torch.arange(token_ids.shape[1])
-    earlier = (token_ids[:, :, None] == token_ids[:, None]).tril(-1).sum(2)
-    return Rows(*(x.to(device) for x in (token_ids, position_ids, task.label(token_ids), earlier)))
+    shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows,), generator=generator)
+    return shifted_rows(task, token_ids, shifts).to(device)
 
 
 def _with_kind(token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
@@ -144,7 +145,7 @@ def draw_pairs(
     """Pairs of tokens, of many candidates those about which most hypotheses say something."""
     generator = torch.Generator().manual_seed(seed)
     base, source = (
-        draw_rows(task, counter.cfg.max_position, n_pairs, generator, counter.device) for _ in ("base", "source")
+        draw_whole_rows(task, counter.cfg.max_position, n_pairs, generator, counter.device) for _ in ("base", "source")
     )
     columns = torch.stack([_columns(task, rows, generator) for rows in (base, source)])
     told = []
@@ -160,13 +161,13 @@ def draw_pairs(
     return Pairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
 
 
-def _columns(task: Task, rows: Rows, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
+def _columns(task: Task, rows: Batch, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
     """Tokens of each row to choose from."""
     weight = asked(task, rows).double().cpu()
     return torch.multinomial(weight, CANDIDATES, replacement=True, generator=generator).T.to(rows.token_ids.device)
 
 
-def asked(task: Task, rows: Rows) -> Bool[Tensor, "row pos"]:
+def asked(task: Task, rows: Batch) -> Bool[Tensor, "row pos"]:
     """The tokens whose answers are watched: not a row's first and, where kinds are counted apart, of one kind.
 
     What attention brings of a kind lies in that kind's own direction.
@@ -270,11 +271,11 @@ def variable_directions(
 ) -> dict[Place, Projector]:
     """What of a displacement at each place belongs to each variable, from a fit to the tokens of rows of their own."""
     sought = [place for place in places if place.within is not None]
-    drawn = draw_rows(
+    drawn = draw_whole_rows(
         task, counter.cfg.max_position, rows, torch.Generator().manual_seed(seed), torch.device(counter.device)
     )
     row, column = asked(task, drawn).nonzero(as_tuple=True)
-    query = drawn.query(row, column)
+    query = Query.of(drawn, row, column)
     names = sorted({name for place in sought for name in place.hooks})
     with evaluating(counter):
         _, cache = counter.run_with_cache(drawn.token_ids, drawn.position_ids, names_filter=names)

@@ -16,7 +16,7 @@ WIDEST = 64  # principal components that a probe gets of a wider site
 PENALTIES = np.logspace(-1, 6, 15)
 
 Features = Float[np.ndarray, "token d"]
-Rows = Int[np.ndarray, "token"]
+RowNumbers = Int[np.ndarray, "token"]
 Mask = Bool[np.ndarray, "token"]
 Weights = Float[np.ndarray, "sample token"]
 
@@ -32,7 +32,7 @@ def standardised(x: Features, fitted: Mask) -> Float[np.ndarray, "token _"]:
     return np.where(spread > least, centred / np.where(spread > least, spread, 1), 0.0)
 
 
-def balanced_accuracy(x: Features, labels: Mask, rows: Rows, fitted: Mask, seed: int = 0) -> Interval:
+def balanced_accuracy(x: Features, labels: Mask, rows: RowNumbers, fitted: Mask, seed: int = 0) -> Interval:
     """Mean share of right answers over both classes, of a logistic regression; 0.5 without anything to go by."""
     if not x.any():
         return Interval(0.5, 0.5, 0.5)
@@ -49,7 +49,7 @@ def balanced_accuracy(x: Features, labels: Mask, rows: Rows, fitted: Mask, seed:
 
 
 def explained_variance(
-    x: Features, target: Float[np.ndarray, "token"], rows: Rows, fitted: Mask, seed: int = 0
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: Mask, seed: int = 0
 ) -> Interval:
     """R² of a ridge regression, whose penalty is chosen on a third of the fitted rows."""
     if not x.any():
@@ -60,7 +60,9 @@ def explained_variance(
     return _over_rows(lambda weights: 1 - weights @ missed / (weights @ spread), rows[~fitted], seed)
 
 
-def ridge(x: Features, target: Float[np.ndarray, "token"], rows: Rows, fitted: Mask) -> Float[np.ndarray, "token"]:
+def ridge(
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: Mask
+) -> Float[np.ndarray, "token"]:
     """Predictions of a ridge regression for all tokens."""
     choosing = fitted & np.isin(rows, np.unique(rows[fitted])[::3])
     errors = ((_ridges(x, target, fitted & ~choosing)[choosing] - target[choosing, None]) ** 2).sum(0)
@@ -74,7 +76,7 @@ def _ridges(x: Features, target: Float[np.ndarray, "token"], fitted: Mask) -> Fl
     return x @ axes @ (turned[:, None] / (np.maximum(squares, 0)[:, None] + PENALTIES))
 
 
-def _over_rows(statistic: Callable[[Weights], Float[np.ndarray, "sample"]], rows: Rows, seed: int) -> Interval:
+def _over_rows(statistic: Callable[[Weights], Float[np.ndarray, "sample"]], rows: RowNumbers, seed: int) -> Interval:
     """A statistic of weighted tokens, and what it lies between when their rows are drawn again."""
     names, index = np.unique(rows, return_inverse=True)
     (found,) = bootstrap(lambda weights: statistic(weights[:, index])[None], np.ones(len(names)), seed)
