@@ -93,15 +93,6 @@ def all_heads(sites: Sequence[Site]) -> list[Site]:
     return list(dict.fromkeys(Site(site.kind, site.layer) for site in sites))
 
 
-def sites_named(counter: Counter, labels: Sequence[str]) -> list[Site]:
-    """The sites with these labels, such as `L1 H3 q`."""
-    known = {site.label: site for site in sites_of(counter, kinds_of(counter))}
-    for label in labels:
-        if label not in known:
-            raise unknown("site", label, known)
-    return [known[label] for label in labels]
-
-
 def site_activations(
     counter: Counter,
     token_ids: TokenIds,

@@ -6,8 +6,9 @@ import plotly.graph_objects as go
 
 from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
 from models.families import OTHER_COLOUR
+from probes.mechanism.interchange import HOLDS
 from probes.mechanism.transplants import StateIsCount
-from probes.mechanism.verdict import HOLDS, Mechanisms, Tested
+from probes.mechanism.verdict import Mechanisms, Tested
 from probes.stats import Interval
 
 HELD, FAILED = SPLIT_COLOURS["ind"], SPLIT_COLOURS["aux"]

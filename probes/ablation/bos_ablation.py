@@ -151,20 +151,6 @@ class BosAblation(Result):
         ]
         return pd.DataFrame(lines).astype({"layer": "Int64", "head": "Int64"})
 
-    def positions_frame(self) -> pd.DataFrame:
-        """One line an edit and position: the share of predictions that it changes, and its standard error."""
-        n_effects, n_pos = self.changed.shape
-        share, rows = self.changed.ravel(), np.tile(self.rows_at, n_effects)
-        columns = {
-            "kind": np.repeat([effect.kind for effect in self.effects], n_pos),
-            "place": np.repeat([effect.place for effect in self.effects], n_pos),
-            "pos": np.tile(np.arange(n_pos), n_effects),
-            "changed": share,
-            "error": np.sqrt(share * (1 - share) / np.maximum(rows, 1)),
-            "rows": rows,
-        }
-        return pd.DataFrame(columns).dropna(subset="changed").reset_index(drop=True)
-
 
 def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> BosAblation:
     """The effect of every edit of the first token, on `rows` rows of each split (64, or 32 for a wide counter).

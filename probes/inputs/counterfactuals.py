@@ -10,7 +10,7 @@ Variables of a row, as a task sees it:
 *Shared* are the counted tokens that both rows have. A pair changes a variable in every row, and holds one in every
 row; together these are all that the task's rows have. Rows have no padding. Where clean and corrupted are of one
 length, a column means the same token in both; where they are not (a token more or fewer, bos dropped), the shared
-ones stand `offset` columns further right in the corrupted row, at the same PIDs.
+ones stand in other columns of the corrupted row, at the same PIDs.
 """
 
 from dataclasses import dataclass, replace
@@ -56,11 +56,6 @@ class Pair:
     def same_length(self) -> bool:
         """Whether columns can be compared one by one, as patching does."""
         return self.clean.token_ids.shape == self.corrupted.token_ids.shape
-
-    @property
-    def offset(self) -> int:
-        """How many columns further right a shared token stands in the corrupted row."""
-        return self.shared[1] - self.shared[0]
 
     def values(self, variable: str) -> tuple[Int[Tensor, "batch _"], Int[Tensor, "batch _"]]:
         """What a variable is in the clean and in the corrupted rows."""

@@ -36,6 +36,7 @@ TOKEN_KINDS = ("resid_pre", "q", "attn_out", "z", "resid_mid", "mlp_out", "resid
 SUBSPACE_KINDS = ("attn_out", "resid_mid", "resid_post")
 FROM_ATTENTION = ("attn_out", "z")
 CONTEXTS = (("k", "v"), ("k",), ("v",))
+HOLDS = 0.5  # of interchanges: what a claim must surely exceed to be called an explanation
 ROUNDS = 3  # of a modular counter's base that rows count
 CANDIDATES = 64  # pairs of tokens of which one is taken
 EXPLAINED = 0.999  # of a variable's effects, within its directions
@@ -76,7 +77,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SwapPairs:
     """Tokens whose answers are watched, each with a token of another row from which variables are taken."""
 
     base: Batch
@@ -141,7 +142,7 @@ def _with_kind(token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
 
 def draw_pairs(
     counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis], n_pairs: int, seed: int
-) -> Pairs:
+) -> SwapPairs:
     """Pairs of tokens, of many candidates those about which most hypotheses say something."""
     generator = torch.Generator().manual_seed(seed)
     base, source = (
@@ -150,7 +151,7 @@ def draw_pairs(
     columns = torch.stack([_columns(task, rows, generator) for rows in (base, source)])
     told = []
     for column, source_column in zip(*columns, strict=True):
-        pairs = Pairs(base, source, column, source_column)
+        pairs = SwapPairs(base, source, column, source_column)
         says = [
             pairs.expected(task, hypothesis, variable, "token")[1].long()
             for hypothesis in hypotheses.values()
@@ -158,7 +159,7 @@ def draw_pairs(
         ]
         told.append(torch.stack(says).sum(0))
     best = torch.stack(told).argmax(0)
-    return Pairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
+    return SwapPairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
 
 
 def _columns(task: Task, rows: Batch, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
@@ -210,7 +211,9 @@ def may_hold(place: Place, hypothesis: str, variable: Variable) -> bool:
 class Swapper:
     """Runs a counter's pairs with places swapped. Hooks are there only during a call."""
 
-    def __init__(self, counter: Transformer, pairs: Pairs, places: Sequence[Place], along: Mapping[Place, Projector]):
+    def __init__(
+        self, counter: Transformer, pairs: SwapPairs, places: Sequence[Place], along: Mapping[Place, Projector]
+    ):
         self.counter, self.pairs, self.along = counter, pairs, along
         names = sorted({name for place in places for name in place.hooks})
         with evaluating(counter):

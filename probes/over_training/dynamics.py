@@ -113,10 +113,10 @@ class Dynamics(Result):
         """By curve; None for one that does not rise."""
         return {name: half_rise(self.steps, scores, self.floors.get(name)) for name, scores in self.curves.items()}
 
-    def order(self, name: str, reference: str = REFERENCE) -> Order | None:
-        """Whether a curve rises before, with or after another; None where one of them does not rise."""
+    def order(self, name: str) -> Order | None:
+        """Whether a curve rises before, with or after OOD accuracy; None where one of them does not rise."""
         halves = self.half_rises
-        one, other = halves[name], halves[reference]
+        one, other = halves[name], halves[REFERENCE]
         if one is None or other is None:
             return None
         if one.high <= other.low:

@@ -32,6 +32,7 @@ ROWS = 60
 HELD_OUT = 1 / 3  # of the rows
 LEAST_SHIFTS = 6
 NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right after it, and anywhere
+SAME_PID = 4  # tokens whose PIDs differ by no more are at about the same
 UNTRAINED = 3  # counters of the same shape with fresh weights
 READ = 0.95  # balanced accuracy from which on a token is recognised
 FITS = 90.0  # percent IND from which on a counter has learnt its task
@@ -219,10 +220,10 @@ def read_sites(
     return readings
 
 
-def own_pid_share(tokens: Tokens, within: int = 4) -> float:
+def own_pid_share(tokens: Tokens) -> float:
     """R² of the shift from a token's own PID alone: by the mean shift of fitted tokens at about the same PID."""
     own, fitted, shifts = tokens.shifts + tokens.columns, tokens.fitted, tokens.shifts
-    near = np.abs(own[~fitted][:, None] - own[fitted]) <= within
+    near = np.abs(own[~fitted][:, None] - own[fitted]) <= SAME_PID
     guess = np.where(near.any(1), near @ shifts[fitted] / np.maximum(near.sum(1), 1), shifts[fitted].mean())
     missed, spread = guess - shifts[~fitted], shifts[~fitted] - shifts[fitted].mean()
     return float(1 - (missed**2).sum() / (spread**2).sum())

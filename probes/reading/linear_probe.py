@@ -17,11 +17,11 @@ PENALTIES = np.logspace(-1, 6, 15)
 
 Features = Float[np.ndarray, "token d"]
 RowNumbers = Int[np.ndarray, "token"]
-Mask = Bool[np.ndarray, "token"]
+TokenMask = Bool[np.ndarray, "token"]
 Weights = Float[np.ndarray, "sample token"]
 
 
-def standardised(x: Features, fitted: Mask) -> Float[np.ndarray, "token _"]:
+def standardised(x: Features, fitted: TokenMask) -> Float[np.ndarray, "token _"]:
     """Columns of mean 0 and spread 1 over the fitted tokens, WIDEST at the most; those that only round are 0."""
     x = x.astype(np.float64)
     least = ROUNDING * np.sqrt((x[fitted] ** 2).mean())
@@ -32,7 +32,7 @@ def standardised(x: Features, fitted: Mask) -> Float[np.ndarray, "token _"]:
     return np.where(spread > least, centred / np.where(spread > least, spread, 1), 0.0)
 
 
-def balanced_accuracy(x: Features, labels: Mask, rows: RowNumbers, fitted: Mask, seed: int = 0) -> Interval:
+def balanced_accuracy(x: Features, labels: TokenMask, rows: RowNumbers, fitted: TokenMask, seed: int = 0) -> Interval:
     """Mean share of right answers over both classes, of a logistic regression; 0.5 without anything to go by."""
     if not x.any():
         return Interval(0.5, 0.5, 0.5)
@@ -49,7 +49,7 @@ def balanced_accuracy(x: Features, labels: Mask, rows: RowNumbers, fitted: Mask,
 
 
 def explained_variance(
-    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: Mask, seed: int = 0
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: TokenMask, seed: int = 0
 ) -> Interval:
     """R² of a ridge regression, whose penalty is chosen on a third of the fitted rows."""
     if not x.any():
@@ -61,7 +61,7 @@ def explained_variance(
 
 
 def ridge(
-    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: Mask
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: TokenMask
 ) -> Float[np.ndarray, "token"]:
     """Predictions of a ridge regression for all tokens."""
     choosing = fitted & np.isin(rows, np.unique(rows[fitted])[::3])
@@ -69,7 +69,7 @@ def ridge(
     return _ridges(x, target, fitted)[:, errors.argmin()]
 
 
-def _ridges(x: Features, target: Float[np.ndarray, "token"], fitted: Mask) -> Float[np.ndarray, "token penalty"]:
+def _ridges(x: Features, target: Float[np.ndarray, "token"], fitted: TokenMask) -> Float[np.ndarray, "token penalty"]:
     """Predictions for all tokens with each penalty, from one decomposition."""
     squares, axes = np.linalg.eigh(x[fitted].T @ x[fitted])
     turned = axes.T @ (x[fitted].T @ target[fitted])

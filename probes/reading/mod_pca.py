@@ -144,17 +144,6 @@ class ModPca(Result):
         frame = pd.concat(frames, ignore_index=True)
         return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64"})
 
-    def sites_frame(self) -> pd.DataFrame:
-        """One line a site: its period, and how much the principal components explain."""
-        lines = [
-            _name(found.site)
-            | {"period": found.period, "modulus": found.modulus, "score": found.score, "p": found.p, "q_site": found.q}
-            | {"visible": found.visible}
-            | {f"variance_{number}": share for number, share in enumerate(found.variance, start=1)}
-            for found in self.sites
-        ]
-        return pd.DataFrame(lines).astype({"layer": "Int64", "head": "Int64", "period": "Int64"})
-
     def coordinates_frame(self) -> pd.DataFrame:
         """One line a site and position: where it lies on the principal components."""
         frames = []

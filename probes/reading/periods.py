@@ -35,11 +35,12 @@ from probes.reading.pca import ROUNDING
 
 ALPHA = 0.05
 LARGEST_MODULUS = 20
+USUAL_MODULUS = 10  # where a task has no base: the paper's
 LEAST_ROUNDS = 3  # a period must be seen so often
 PERMUTATIONS = 40_000  # so that p < 0.001 can be seen after correction
 TAPERED = 0.5  # share of the positions that the taper touches
 
-Steps = Float[np.ndarray, "step d"]
+Innovations = Float[np.ndarray, "step d"]
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,6 @@ class Periods:
     def best(self) -> int:
         """The index of the period or, where there is none, of the modulus with the smallest p."""
         return int(self.p.argmin()) if self.period is None else self.moduli.index(self.period)
-
-    def score_of(self, modulus: int) -> float:
-        """The cluster score of one modulus."""
-        return float(self.scores[self.moduli.index(modulus)])
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ def _check(moduli: Sequence[int], n_pos: int) -> None:
         )
 
 
-def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Steps | None:
+def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Innovations | None:
     """What is new at each position: without drift slower than a period of `slowest`, and without what it inherits
     from the position before. None where nothing but drift is left."""
     x = activations.astype(np.float64)
@@ -155,7 +152,7 @@ def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Steps 
     return steps - steps.mean(0)
 
 
-def spectrum_of(steps: Steps) -> Spectrum:
+def spectrum_of(steps: Innovations) -> Spectrum:
     """Agreement and power; columns count together, so any rotation of the activations gives the same."""
     n_pos, half = len(steps), half_grid(len(steps))
     taper = tukey(n_pos + 2, TAPERED)[1:-1]

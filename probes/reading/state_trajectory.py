@@ -24,12 +24,12 @@ from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from probes.inputs.equal_tokens import equal_token_activations, first_tested
 from probes.reading.pca import principal_components
+from probes.reading.periods import USUAL_MODULUS
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site
 from training.tasks import NOT_SCORED
 
 COMPONENTS = 3
-USUAL_MODULUS = 10
 LEAST_MODULUS = 3  # two places make no circle
 LEAST_ROUNDS = 5  # one is lost to the running mean, the others are halved
 LOCKED = 0.9  # mean cosine between the angle and where it should be: what a circle has at least

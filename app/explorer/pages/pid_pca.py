@@ -7,10 +7,10 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import Subject, compute
 from app.explorer.page import Panel, Panels
-from app.figures.mod_pca import USUAL_MODULUS, pca_figure, score_figure
+from app.figures.mod_pca import pca_figure, score_figure
 from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
-from probes.reading.periods import LARGEST_MODULUS
+from probes.reading.periods import LARGEST_MODULUS, USUAL_MODULUS
 from probes.result import task_of_counter
 from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
 

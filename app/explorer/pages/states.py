@@ -10,17 +10,16 @@ from app.explorer.page import Panel, Panels
 from app.figures.edited_rows import transplanted_row_figure
 from app.figures.states import COLOURS, circle_figure, trajectory_figure, turning_figure
 from probes.mechanism.transplants import transplant
+from probes.reading.periods import LARGEST_MODULUS, USUAL_MODULUS
 from probes.reading.state_trajectory import (
     LEAST_MODULUS,
     LEAST_ROUNDS,
-    USUAL_MODULUS,
     StateTrajectory,
     state_trajectory,
 )
 from probes.result import task_of_counter
 
 SHORTEST, LONGEST, USUAL = 20, 200, 100  # rows
-LARGEST_MODULUS = 20
 USUAL_SOURCE, USUAL_POSITION = 7, 14
 PICTURES = {"2D": "Two principal components", "3D": "Three principal components", "circle": "The plane that goes round"}
 

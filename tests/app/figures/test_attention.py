@@ -132,4 +132,3 @@ def test_every_figure_says_in_words_what_it_shows(figure: go.Figure, says: str) 
 
 def test_tables_are_tidy() -> None:
     assert isinstance(ablation().to_frame(), pd.DataFrame)
-    assert len(ablation().positions_frame()) == 8 * 3

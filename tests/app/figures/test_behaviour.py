@@ -9,17 +9,17 @@ from app.figures.dynamics import dynamics_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.positions import accuracy_figure
 from probes.over_training.dynamics import Dynamics
-from probes.reading.behaviour import Behaviour, Shares
+from probes.reading.behaviour import Behaviour, PercentAt
 from probes.reading.logit_lens import LogitLens
 from probes.stats import Interval, Intervals
 
 NAN = float("nan")
 
 
-def shares(at: list[int], percent: list[float]) -> Shares:
+def shares(at: list[int], percent: list[float]) -> PercentAt:
     values = np.array(percent, dtype=float)
     scored = np.where(np.isnan(values), 0, 7)
-    return Shares(np.array(at), values, values - 5, values + 5, scored)
+    return PercentAt(np.array(at), values, values - 5, values + 5, scored)
 
 
 def a_behaviour(why_no_shift: str | None = None) -> Behaviour:

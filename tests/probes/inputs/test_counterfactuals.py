@@ -93,8 +93,9 @@ def test_shared_tokens_are_found_in_both_rows(name: str) -> None:
     task = make_task("shifted_start") if name == "start" else make_task("selective", bos=True)
     pair = PAIRS[name](task, 128, 10, 0)
     widths = [side.token_ids.shape[1] for side in (pair.clean, pair.corrupted)]
-    assert pair.offset == widths[1] - widths[0] == {"one_more": 1, "one_fewer": -1, "bos_dropped": -1}.get(name, 0)
-    assert pair.same_length == (pair.offset == 0)
+    offset = pair.shared[1] - pair.shared[0]
+    assert offset == widths[1] - widths[0] == {"one_more": 1, "one_fewer": -1, "bos_dropped": -1}.get(name, 0)
+    assert pair.same_length == (offset == 0)
     clean, corrupted = pair.values("labels")
     changed = (clean != corrupted) & (clean != NOT_SCORED) & (corrupted != NOT_SCORED)
     assert changed.shape == (10, widths[0] - pair.shared[0])
