@@ -116,7 +116,8 @@ def pca_growth(run: Run, site: Site) -> PcaGrowth:
         places = contiguous_pids(counter, None, task.prefix)
         x = equal_token_activations(counter, task, places, [site], task.kinds[0])[site].astype(np.float64)
         states.append(x - x.mean(0))
-    pca = pca_for(states[-1], DIMENSIONS).fit(states[-1])
+    with np.errstate(invalid="ignore"):  # 0 / 0: where no position is seen, all states are equal
+        pca = pca_for(states[-1], DIMENSIONS).fit(states[-1])
     coordinates = np.array([pca.transform(x) for x in states])
     total = np.array([(x**2).sum() for x in states])
     on_plane = (coordinates**2).sum((1, 2))
