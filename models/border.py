@@ -27,10 +27,13 @@ MAX_TOML = 2**18  # bytes
 MAX_DOTS = 1000  # in a line of TOML
 
 
-def convert(name: str, value: Any, hint: Any, style: str = IN_PYTHON) -> Any:
-    """The value, if the hint allows it. A whole number is a float too; nothing else changes its type."""
+def convert(name: str, value: Any, hint: Any, style: str = IN_PYTHON, as_text: bool = False) -> Any:
+    """The value, if the hint allows it. A whole number is a float too; nothing else changes its type.
+
+    `as_text`: numbers and truth values come as text, as in a CSV file.
+    """
     try:
-        converted = msgspec.convert(value, hint)
+        converted = msgspec.convert(value, hint, strict=not as_text)
     except (msgspec.ValidationError, RecursionError) as error:
         label = style.format(name, shown(value))
         raise CountLensError(f"{label}: must be {_requirement(hint, value)}") from error

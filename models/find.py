@@ -61,14 +61,14 @@ def shipped_hint(folder: object = SHIPPED) -> str:
 
 
 @dataclass(frozen=True)
-class Snapshots:
+class SnapshotFiles:
     """The checkpoints that a run kept over training, and the files beside them that are none."""
 
     by_step: dict[int, Path]
     odd: dict[Path, str]  # why the file is no snapshot
 
 
-def find_snapshots(run: Path, follow_links: bool = True) -> Snapshots:
+def find_snapshots(run: Path, follow_links: bool = True) -> SnapshotFiles:
     """The snapshots in a run folder. Without `follow_links`, a file that leads out of the run folder is odd."""
     by_step: dict[int, Path] = {}
     odd: dict[Path, str] = {}
@@ -83,7 +83,7 @@ def find_snapshots(run: Path, follow_links: bool = True) -> Snapshots:
             odd[path] = reason or f"{path.name} is no snapshot: their names are step-NUMBER.safetensors"
         else:
             by_step[int(match[1])] = path
-    return Snapshots(dict(sorted(by_step.items())), odd)
+    return SnapshotFiles(dict(sorted(by_step.items())), odd)
 
 
 def _why_no_snapshot(path: Path, inside: Path | None) -> str | None:

@@ -47,7 +47,7 @@ brings together, so that a swapped mean is subtracted too.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +56,6 @@ from torch import Tensor
 
 from models.config import TransformerConfig
 from models.errors import CountLensError, unknown
-from models.hooks import hook_name
 from models.transformer import Block, Transformer
 
 SHARPNESS = 40.0  # score of bos above the others: e^-40 is nothing beside 1 in float32
@@ -68,11 +67,7 @@ Write = Float[Tensor, "width d_model"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the residual stream hold which variable: the first half holds them, the second their negatives.
-
-    >>> Layout({"one": 1, "own": 2}).columns("own")
-    (1, 2, 4, 5)
-    """
+    """Which columns of the stream hold which variable: the first half holds them, the second their negatives."""
 
     widths: Mapping[str, int]  # columns of each variable, in order
 
@@ -96,38 +91,6 @@ class Layout:
     def read(self, name: str) -> Read:
         """What takes a variable out of the stream again: `variable = stream @ read`."""
         return self.write(name).T / 2
-
-    def columns(self, name: str) -> tuple[int, ...]:
-        """The columns of a variable: those that hold it, then those that hold its negative."""
-        return tuple(self.write(name).nonzero()[:, 1].sort().values.tolist())
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the value of a variable is while the counter computes.
-
-    >>> Place("attn_out", (3, 4)).hook
-    'blocks.0.hook_attn_out'
-    """
-
-    kind: str  # of activation, in TransformerLens' shorthand
-    columns: tuple[int, ...]  # of its last axis
-    layer: int = 0
-    head: int | None = None  # where the kind has heads
-    pos: int | None = None  # the only token that has it; None: every token has its own
-
-    @property
-    def hook(self) -> str:
-        """The hook point that it is read from."""
-        return hook_name(self.kind, self.layer)
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable of the algorithm. To swap its value at one of its places is to swap it in the algorithm."""
-
-    meaning: str
-    places: tuple[Place, ...]  # in the order in which they are computed
 
 
 def first_position_counter(labels: Sequence[int], bos: int, d_vocab: int, max_position: int = 128) -> Transformer:
@@ -191,58 +154,10 @@ def mean_position_layout(m: int) -> Layout:
     return Layout({"one": 1, "own": 2, "mean": 1, "count": m})
 
 
-def first_position_variables(m: int) -> dict[str, Variable]:
-    """Where a counter by first position holds the variables of its algorithm."""
-    columns = first_position_layout(m).columns
-    copied = (
-        Place("resid_pre", columns("own"), pos=0),
-        Place("z", tuple(range(m)), head=0),
-        Place("attn_out", columns("first")),
-        Place("resid_mid", columns("first")),
-    )
-    return {
-        "own": Variable("the token's own PID modulo m", (Place("resid_mid", columns("own")),)),
-        "first": Variable("the first token's PID modulo m", copied),
-        "count": Variable("own minus first, modulo m", _count_places(columns("count"))),
-    }
-
-
-def mean_position_variables(m: int) -> dict[str, Variable]:
-    """Where a counter by mean position holds the variables of its algorithm.
-
-    `own` is none before attention: what is swapped there moves the means of this and of all later tokens too.
-    """
-    columns = mean_position_layout(m).columns
-    averaged = (
-        Place("z", (0,), head=0),
-        Place("attn_out", columns("mean")),
-        Place("resid_mid", columns("mean")),
-    )
-    return {
-        "own": Variable("the token's own PID", (Place("resid_mid", columns("own")),)),
-        "mean": Variable("the mean PID of the tokens so far", averaged),
-        "count": Variable("twice own minus mean, modulo m", _count_places(columns("count"))),
-    }
-
-
-@dataclass(frozen=True)
-class Mechanism:
-    """A way to count of which a counter can be built."""
-
-    summary: str
-    variables: Callable[[int], dict[str, Variable]]  # of the counter modulo m
-
-
-MECHANISMS: dict[str, Mechanism] = {
-    "first_position": Mechanism(
-        "copies the first token's PID modulo m by attention and subtracts it modulo m", first_position_variables
-    ),
-    "mean_position": Mechanism("takes twice the difference of own and mean attended PID", mean_position_variables),
+MECHANISMS = {
+    "first_position": "copies the first token's PID modulo m by attention and subtracts it modulo m",
+    "mean_position": "takes twice the difference of own and mean attended PID",
 }
-
-
-def _count_places(columns: tuple[int, ...]) -> tuple[Place, ...]:
-    return Place("mlp_out", columns), Place("resid_post", columns)
 
 
 def _check_labels(labels: Sequence[int], d_vocab: int) -> int:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from models.config import S4Config
 from models.counter import normal_, uniform_
 from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, Unembed
-from models.s4_kernel import StateSpace, Step, advance, discretise, extend, kernel, legs, truncate, untruncate
+from models.s4_kernel import StateSpace, Transition, advance, discretise, extend, kernel, legs, truncate, untruncate
 
 State = Float[Tensor, "batch d_model pair 2"]
 
@@ -99,7 +99,7 @@ class S4Mixer(Mixer):
 
     def transition(self, state: State, *inputs: Tensor) -> State:
         x, decay, left, right, into, _ = inputs
-        moved = advance(Step(decay, left, right, into), torch.view_as_complex(state.contiguous()))
+        moved = advance(Transition(decay, left, right, into), torch.view_as_complex(state.contiguous()))
         return torch.view_as_real(moved + into * x[..., None])
 
     def readout(self, states: Float[Tensor, "batch pos d_model pair 2"], *inputs: Tensor) -> Stream:

@@ -36,7 +36,7 @@ class StateSpace:
     input: PairVector  # b
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """Abar x = decay x - left (right . x) and Bbar, without a dense matrix."""
 
     decay: PairVector
@@ -69,12 +69,12 @@ def legs(
     return -0.5 + 1j * frequencies[kept], turn * p, turn * b
 
 
-def discretise(space: StateSpace) -> Step:
+def discretise(space: StateSpace) -> Transition:
     """The bilinear rule. By Woodbury, (1 - A/2)^-1 = E - E p g p* E with E = 1 / (1 - a/2) and a real number g."""
     inverse = 1 / (1 - space.diagonal / 2)
     g = 1 / (2 + _over_pairs(space.low_rank.abs().square() * inverse))
     left, right = inverse * space.low_rank, inverse * space.low_rank.conj()
-    return Step(
+    return Transition(
         decay=2 * inverse - 1,  # Abar = 2 (1 - A/2)^-1 - 1
         left=2 * g * left,
         right=right,
@@ -82,7 +82,7 @@ def discretise(space: StateSpace) -> Step:
     )
 
 
-def advance(step: Step, states: States) -> States:
+def advance(step: Transition, states: States) -> States:
     """Abar x."""
     return step.decay * states - step.left * _over_pairs(step.right * states)
 
@@ -109,19 +109,19 @@ def kernel(space: StateSpace, truncated: Readout, length: int) -> Float[Tensor, 
     return torch.fft.irfft(torch.exp(1j * h) * (k_cb - k_cp * k_pb * cos / (1 + cos * k_pp)), n=length)
 
 
-def truncate(step: Step, readout: Readout, length: int) -> Readout:
+def truncate(step: Transition, readout: Readout, length: int) -> Readout:
     """C~ = C (1 - Abar^length)."""
     row = _as_row(readout)
     return _from_row(row - power(step, length) @ row)
 
 
-def untruncate(step: Step, truncated: Readout, length: int) -> Readout:
+def untruncate(step: Transition, truncated: Readout, length: int) -> Readout:
     """C from the C~ of this length. A contracts, so 1 - Abar^length is never singular."""
     after = power(step, length)
     return _from_row(torch.linalg.solve(torch.eye(after.shape[-1]).to(after) - after, _as_row(truncated)))
 
 
-def extend(step: Step, truncated: Readout, length: int, at_least: int) -> tuple[Readout, int]:
+def extend(step: Transition, truncated: Readout, length: int, at_least: int) -> tuple[Readout, int]:
     """The C~ of a longer length, and that length, by doubling: C (1 - Abar^2L) = C~ (1 + Abar^L)."""
     if at_least <= length:
         return truncated, length
@@ -131,7 +131,7 @@ def extend(step: Step, truncated: Readout, length: int, at_least: int) -> tuple[
     return _from_row(row), length
 
 
-def power(step: Step, exponent: int) -> Float[Tensor, "d_model d_state d_state"]:
+def power(step: Transition, exponent: int) -> Float[Tensor, "d_model d_state d_state"]:
     """Abar^exponent, transposed, as a matrix on the real and imaginary parts of the kept states."""
     d_model, pairs = step.decay.shape
     eye = torch.eye(2 * pairs, dtype=step.decay.real.dtype, device=step.decay.device)

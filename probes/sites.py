@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -22,6 +21,7 @@ from models.counter import Counter, PositionIds, TokenIds
 from models.errors import unknown
 from models.hooks import hook_name
 from probes.result import NotApplicable
+from training.evaluate import evaluating
 
 GLOBAL_KINDS = ("embed", "pos_embed")  # one for the whole counter, not one a layer
 HEAD_KINDS = ("q", "k", "v", "rot_q", "rot_k", "z")
@@ -93,15 +93,6 @@ def all_heads(sites: Sequence[Site]) -> list[Site]:
     return list(dict.fromkeys(Site(site.kind, site.layer) for site in sites))
 
 
-def sites_named(counter: Counter, labels: Sequence[str]) -> list[Site]:
-    """The sites with these labels, such as `L1 H3 q`."""
-    known = {site.label: site for site in sites_of(counter, kinds_of(counter))}
-    for label in labels:
-        if label not in known:
-            raise unknown("site", label, known)
-    return [known[label] for label in labels]
-
-
 def site_activations(
     counter: Counter,
     token_ids: TokenIds,
@@ -114,14 +105,9 @@ def site_activations(
     A counter whose training diverged has nothing to analyse: it is not applicable.
     """
     _check(counter, sites)
-    was_training = counter.training
-    counter.eval()
-    try:
-        with torch.inference_mode():
-            hooks = sorted({site.hook for site in sites})
-            _, cache = counter.run_with_cache(token_ids, position_ids, attention_mask, names_filter=hooks)
-    finally:
-        counter.train(was_training)
+    with evaluating(counter):
+        hooks = sorted({site.hook for site in sites})
+        _, cache = counter.run_with_cache(token_ids, position_ids, attention_mask, names_filter=hooks)
     values = {site: _read(cache[site.hook], site) for site in sites}
     for site, x in values.items():
         if not np.isfinite(x).all():

@@ -1,5 +1,7 @@
 """Scores: accuracy in distribution, at extrapolation positions, and at each position (paper, section 3.3)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -67,12 +69,22 @@ def evaluate(
     return Scores(summary, by_position)
 
 
-def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
-    """The most likely token at every position, without gradients and in eval mode."""
+@contextmanager
+def evaluating(counter: Counter) -> Iterator[Counter]:
+    """The counter in eval mode and without gradients; afterwards in the mode it was in."""
     was_training = counter.training
     counter.eval()
+    try:
+        with torch.inference_mode():
+            yield counter
+    finally:
+        counter.train(was_training)
+
+
+def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
+    """The most likely token at every position, without gradients and in eval mode."""
     predictions = []
-    with torch.inference_mode():
+    with evaluating(counter):
         width = batch.token_ids.shape[1]
         rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // width))
         for start in range(0, len(batch.token_ids), rows):
@@ -82,7 +94,6 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
             mask = None if counter.cfg.causal else batch.attention_mask[part]
             answers = counter(batch.token_ids[part], batch.position_ids[part], mask).argmax(-1)
             predictions.append(F.pad(answers, (0, width - longest)))
-    counter.train(was_training)
     return torch.cat(predictions)
 
 

@@ -1,14 +1,15 @@
 """All that the explorer keeps between reruns and shares between sessions, in one place with complete keys.
 
-A counter is kept by its file's path, mtime and size; a result by that, its function and every parameter. Nothing is
-pickled, and old entries go. A function runs in a thread of its own that holds the counter's lock, because hooks sit
-on the shared module while it runs; the page that waits for it can be left at any time, and finds it done on return.
+A counter is kept by its file's path, mtime and size; a value by that and by the code of the call that gives it. Nothing
+is pickled, and old entries go. A call runs in a thread of its own that holds the counter's lock, because hooks sit on
+the shared module while it runs; the page that waits for it can be left at any time, and finds it done on return.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from threading import Lock, Timer
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
+from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
 from models.errors import CountLensError
 from models.header import CheckpointInfo
@@ -34,14 +36,14 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A counter under examination, shared between sessions: go through `compute` to run it."""
+class SharedCounter:
+    """A counter that sessions share: run it by a `SharedCall`."""
 
     name: str
     path: Path  # of its checkpoint file
     counter: "Counter"
     reference: str  # what load_counter takes in a notebook
-    key: FileKey
+    key: Hashable  # of its file
     lock: Lock  # held while it runs
 
     @property
@@ -55,6 +57,34 @@ class Subject:
         """Positional scheme of a transformer, family of a recurrent counter."""
         return self.info.architecture
 
+    @property
+    def given(self) -> Given:
+        """The counter as an argument of calls."""
+        load = f"load_counter({self.reference!r})"
+        return Given("counter", self.counter, load, ("from models import load_counter",))
+
+    def call(self, function: Callable[..., R], *arguments: Any, **named: Any) -> "SharedCall[R]":
+        """`function(counter, ...)`, kept for all sessions."""
+        return SharedCall(self, function, self.given, *arguments, **named)
+
+
+class SharedCall(Call[R]):
+    """A call that is made once for all sessions, while the counter's lock is held; inner calls are made before."""
+
+    def __init__(self, subject: SharedCounter, function: Callable[..., R], *arguments: Any, **named: Any) -> None:
+        super().__init__(function, *arguments, **named)
+        self.subject = subject
+
+    @cached_property
+    def value(self) -> R:
+        """What the function returns, from the cache where it has been asked before."""
+        key = (self.subject.key, self.code("value"))
+        future: Future[R] = _future(*key, _lock=self.subject.lock, _run=self.bound())
+        _await(future)
+        if future.exception() is not None and not isinstance(future.exception(), CountLensError):
+            _future.clear(*key)  # it may go better the next time
+        return future.result()
+
 
 @st.cache_resource(show_spinner=False, ttl=FOLDER_SECONDS, max_entries=4)
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
@@ -62,44 +92,31 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     return read_catalogue(folders)
 
 
-def open_subject(entry: Entry, step: int | None = None) -> Subject:
+def open_counter(entry: Entry, step: int | None = None) -> SharedCounter:
     """The counter of an entry, or its snapshot of a step."""
     if entry.broken is not None:
         raise CountLensError(f"{entry.name} is broken: {entry.broken}")
     path = entry.path if step is None else entry.snapshots[step]  # both lie in the explorer's folders
-    return _subject(FileKey.of(path), entry.name, snapshot_reference(entry, path))
+    return _open(FileKey.of(path), entry.name, snapshot_reference(entry, path))
+
+
+def open_copy(subject: SharedCounter) -> SharedCounter:
+    """The same counter loaded once more, with a lock of its own: what runs long on it keeps nobody waiting."""
+    return _open(FileKey.of(subject.path), subject.name, subject.reference, copy=True)
 
 
 @st.cache_resource(show_spinner=False, max_entries=MOST_COUNTERS)
-def _subject(key: FileKey, name: str, reference: str) -> Subject:
+def _open(key: FileKey, name: str, reference: str, copy: bool = False) -> SharedCounter:
     from models.checkpoint import load_counter
 
-    return Subject(name, key.path, load_counter(key.path), reference, key, Lock())
-
-
-def compute(subject: Subject, function: Callable[..., R], **parameters: Any) -> R:
-    """`function(subject.counter, **parameters)`, from the cache where it has been asked before.
-
-    The function is one that a module defines, so that its name says which it is. Parameters are plain values.
-    """
-    if "<" in function.__qualname__:
-        raise TypeError(f"{function.__qualname__} has no name of its own: define it in a module")
-    name = f"{function.__module__}.{function.__qualname__}"
-    key = (subject.key, name, tuple(sorted(parameters.items())))
-    future: Future[R] = _future(*key, _subject=subject, _function=function)
-    _await(future)
-    if future.exception() is not None and not isinstance(future.exception(), CountLensError):
-        _future.clear(*key)  # it may go better the next time
-    return future.result()
+    return SharedCounter(name, key.path, load_counter(key.path), reference, key, Lock())
 
 
 @st.cache_resource(show_spinner=False, max_entries=MOST_RESULTS)
-def _future(
-    key: FileKey, name: str, parameters: tuple[tuple[str, Any], ...], _subject: Subject, _function: Callable[..., R]
-) -> Future[R]:
+def _future(key: Hashable, code: str, _lock: Lock, _run: Callable[[], R]) -> Future[R]:
     def run() -> R:
-        with _subject.lock:
-            return _function(_subject.counter, **dict(parameters))
+        with _lock:
+            return _run()
 
     return _workers().submit(run)
 

@@ -3,27 +3,17 @@
 import streamlit as st
 
 from app.escape import for_markdown
-from app.explorer.cache import Subject
 from app.explorer.page import Panel
 from app.explorer.takeaway import take_away
 
 CONFIG = {"displaylogo": False}
 
 
-def draw_panel(
-    panel: Panel,
-    key: str,
-    filename: str,
-    subject: Subject | None = None,
-    least_width: int = 0,
-) -> dict[str, str]:
-    """Draws a panel in a container of this key; returns its alt text by it.
-
-    Below `least_width` pixels the picture scrolls.
-    """
+def draw_panel(panel: Panel, key: str, filename: str, least_width: int = 0) -> None:
+    """Draws a panel in a container of this key. Below `least_width` pixels the picture scrolls."""
     from app.figures.style import on_dark  # needs plotly, which takes a second
 
-    figure = on_dark(panel.figure) if st.context.theme.type == "dark" else panel.figure
+    figure = on_dark(panel.figure.value) if st.context.theme.type == "dark" else panel.figure.value
     with st.container(key=key):
         st.markdown(f"**{for_markdown(panel.caption)}**" + (f"  \n{for_markdown(panel.said)}" if panel.said else ""))
         if least_width:
@@ -33,5 +23,4 @@ def draw_panel(
             )
         with st.container(key=f"{key}-scroll"):
             st.plotly_chart(figure, key=f"{key}-chart", config=CONFIG)
-        take_away(panel, subject, key, filename)
-    return {key: panel.figure.layout.meta["alt"]}
+        take_away(panel, key, filename)

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from app.explorer.call import Call
+
 if TYPE_CHECKING:  # both are slow to import, and the first page needs neither
     import pandas as pd
     import plotly.graph_objects as go
@@ -14,14 +16,24 @@ if TYPE_CHECKING:  # both are slow to import, and the first page needs neither
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture, the numbers in it, and the code that draws it again."""
+    """A picture, and the numbers in it."""
 
     caption: str
-    figure: "go.Figure"  # from app/figures/, with an alt text
+    figure: Call["go.Figure"]  # of a function in app/figures/, which gives it an alt text
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
-    code: str  # Python that makes `figure` from `counter`
     said: str = ""  # a sentence under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
+
+    @property
+    def alt(self) -> str:
+        """What a screen reader says of the figure, which this draws."""
+        return str(self.figure.value.layout.meta["alt"])
+
+
+def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any, **named: Any) -> Panel:
+    """A figure of a probe's result, with the result's own table and verdict."""
+    result = found.value
+    return Panel(caption, Call(draw, found, *arguments, **named), result.to_frame, result.verdict.sentence)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app.escape import for_markdown
 from app.explorer import cache, state
-from app.explorer.cache import Subject
+from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
-from app.explorer.page import Note, Page, Panels
+from app.explorer.page import Note, Page, Panel, Panels
 from app.explorer.takeaway import describe
 from models.errors import CountLensError
 
@@ -45,8 +45,8 @@ def show(page: Page, catalogue: Catalogue) -> None:
 
 def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, str]:
     """The page's controls and its panels, in a column for each counter; returns alt texts by key."""
-    subjects: list[Subject | CountLensError] = [_opened(entry, step) for entry in entries]
-    first = next((subject for subject in subjects if isinstance(subject, Subject)), None)
+    subjects: list[SharedCounter | CountLensError] = [_opened(entry, step) for entry in entries]
+    first = next((subject for subject in subjects if isinstance(subject, SharedCounter)), None)
     settings = None
     if first is not None:
         with st.container(border=True, key="controls"):
@@ -103,16 +103,16 @@ def _describe(entry: Entry) -> None:
     st.caption(for_markdown(summary))
 
 
-def _opened(entry: Entry, step: int | None) -> Subject | CountLensError:
+def _opened(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
     """The counter, at the latest of its snapshots that is not after the step; or why there is none."""
     earlier = [kept for kept in entry.snapshots if step is not None and kept <= step]
     try:
-        return cache.open_subject(entry, max(earlier, default=None))
+        return cache.open_counter(entry, max(earlier, default=None))
     except CountLensError as error:
         return error
 
 
-def _show_panels(panels: Panels, catalogue: Catalogue, subject: Subject, key: str, alone: bool) -> dict[str, str]:
+def _show_panels(panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool) -> dict[str, str]:
     """The panels of one counter, each as soon as it is there; returns their alt texts by key.
 
     Where a counter stands alone, two halves make a row.
@@ -124,6 +124,8 @@ def _show_panels(panels: Panels, catalogue: Catalogue, subject: Subject, key: st
             try:
                 with st.empty().container():  # for the spinner, which goes when the panel is there
                     panel = next(panels)
+                    if isinstance(panel, Panel):
+                        alt_texts[f"{key}-{number}"] = panel.alt
             except StopIteration:
                 return alt_texts
             except CountLensError as error:
@@ -138,7 +140,7 @@ def _show_panels(panels: Panels, catalogue: Catalogue, subject: Subject, key: st
                 place = next(halves)
             filename = "-".join(f"{subject.name} {panel.caption}".lower().replace("/", " ").split())
             with place:
-                alt_texts |= draw_panel(panel, f"{key}-{number}", filename, subject)
+                draw_panel(panel, f"{key}-{number}", filename)
     raise AssertionError("count() does not end")
 
 

@@ -9,23 +9,12 @@ from typing import Any
 
 import streamlit as st
 
-from app.explorer.cache import Subject
 from app.explorer.page import Panel
 
 _JS = Path(__file__).with_name("charts.js")
-LOAD = """from models import load_counter
-
-counter = load_counter({reference!r})
-"""
 
 
-def snippet(panel: Panel, subject: Subject | None) -> str:
-    """Code that draws the panel in a notebook."""
-    load = "" if subject is None else LOAD.format(reference=subject.reference)
-    return f"{load}{panel.code.strip()}\nfigure.show()\n"
-
-
-def take_away(panel: Panel, subject: Subject | None, key: str, filename: str) -> None:
+def take_away(panel: Panel, key: str, filename: str) -> None:
     """Buttons under a panel whose container has this key."""
     with st.container(horizontal=True, gap="small", key=f"{key}-files"):
         _charts()(key=f"{key}-pictures", data={"chart": key, "filename": filename}, width="content")
@@ -38,7 +27,7 @@ def take_away(panel: Panel, subject: Subject | None, key: str, filename: str) ->
             on_click="ignore",
         )
         with st.popover("Code", key=f"{key}-code"):
-            st.code(snippet(panel, subject), language="python")
+            st.code(panel.figure.code("figure") + "\nfigure.show()\n", language="python")
 
 
 def describe(alt_texts: dict[str, str]) -> None:

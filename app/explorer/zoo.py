@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # slow to import, and the first page does not need it
 Standing = Literal["goes on, as in the paper", "ends, as in the paper", "differs from the paper", "not in the paper"]
 
 
-class Experiment(NamedTuple):
+class ZooRow(NamedTuple):
     """A row of the grid."""
 
     task: str
@@ -29,7 +29,7 @@ class Experiment(NamedTuple):
     def label(self) -> str:
         """The row's name.
 
-        >>> Experiment("mod10", True, 2, "").label
+        >>> ZooRow("mod10", True, 2, "").label
         'mod10, bos, 2 layers'
         """
         layers = f"{self.layers} layer{'s' if self.layers > 1 else ''}"
@@ -37,10 +37,10 @@ class Experiment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class ZooCell:
     """The best counter of an experiment and architecture, and the paper's."""
 
-    experiment: Experiment
+    experiment: ZooRow
     architecture: str
     entry: Entry
     ours: Accuracy
@@ -62,10 +62,10 @@ class Cell:
 class Grid:
     """Cells in the order of rows, then columns."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[ZooCell, ...]
 
     @property
-    def experiments(self) -> list[Experiment]:
+    def experiments(self) -> list[ZooRow]:
         return list(dict.fromkeys(cell.experiment for cell in self.cells))
 
     @property
@@ -96,7 +96,7 @@ class Grid:
 
 def zoo_grid(entries: Iterable[Entry]) -> Grid:
     """The sound counters that have a task and scores, the best of each cell."""
-    found: defaultdict[tuple[Experiment, str], list[tuple[Accuracy, Entry, PaperNumbers | None]]] = defaultdict(list)
+    found: defaultdict[tuple[ZooRow, str], list[tuple[Accuracy, Entry, PaperNumbers | None]]] = defaultdict(list)
     for entry in entries:
         info = entry.info
         if info is not None and info.task is not None and {"ind", "ood"} <= info.scores.keys():
@@ -107,11 +107,11 @@ def zoo_grid(entries: Iterable[Entry]) -> Grid:
     for (experiment, architecture), counters in found.items():
         ours, entry, paper = max(counters, key=lambda counter: sum(counter[0]))
         theirs = None if paper is None or paper.best is None else Accuracy(paper.best.ind, paper.best.ood)
-        cells.append(Cell(experiment, architecture, entry, ours, theirs, len(counters) - 1))
+        cells.append(ZooCell(experiment, architecture, entry, ours, theirs, len(counters) - 1))
     return Grid(tuple(sorted(cells, key=_order)))
 
 
-def _order(cell: Cell) -> tuple[int, Experiment, int]:
+def _order(cell: ZooCell) -> tuple[int, ZooRow, int]:
     tasks = list(dict.fromkeys(paper.task for paper in paper_cells()))  # the paper's order, own tasks last
     task = cell.experiment.task
     names = list(architectures())
@@ -119,7 +119,7 @@ def _order(cell: Cell) -> tuple[int, Experiment, int]:
     return tasks.index(task) if task in tasks else len(tasks), cell.experiment, place
 
 
-def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:
+def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> ZooRow:
     task, model = info.task or {}, info.model
     usual = next((cell for cell in paper_cells() if cell.task == task["name"]), None)
     lengths = task.get("train_length"), task.get("ood_length")
@@ -129,6 +129,6 @@ def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> Experiment:
         "" if usual is None or lengths == (usual.train_length, usual.ood_length) else f"{lengths[0]} to {lengths[1]}",
         "" if info.policy == PAPER_POLICY else f"{info.policy} positions",
     ]
-    return Experiment(
+    return ZooRow(
         task["name"], bool(task.get("bos")), model.get("n_layers") or 0, ", ".join(part for part in variant if part)
     )

@@ -16,7 +16,7 @@ MOST_NAMED = 20  # tokens up to which every one is written beside the axes
 VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
 
 
-def variation_panels(result: AttentionVariation, layer: int = 0, title: str = "") -> go.Figure:
+def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
     """A panel a head: the std over positions of the score of each (source, target), on one colour scale.
 
     A cross marks pairs that no row holds.
@@ -63,7 +63,7 @@ def variation_panels(result: AttentionVariation, layer: int = 0, title: str = ""
         },
         height=110 + PANEL_PIXELS * n_rows,
     )
-    return dress(figure, _panels_alt(result, layer), title)
+    return dress(figure, _panels_alt(result, layer))
 
 
 def _panels_alt(result: AttentionVariation, layer: int) -> str:
@@ -77,7 +77,7 @@ def _panels_alt(result: AttentionVariation, layer: int) -> str:
     )
 
 
-def variation_bars(comparison: VariationComparison, title: str = "") -> go.Figure:
+def variation_bars(comparison: VariationComparison) -> go.Figure:
     """Each counter's mean std against the spread between token pairs, with its 95 % interval."""
     names = [for_plotly(name) for name in comparison.names]
     ratios = np.array([summary.ratio for summary in comparison.layers])
@@ -103,4 +103,4 @@ def variation_bars(comparison: VariationComparison, title: str = "") -> go.Figur
     )
     listed = ", ".join(f"{name} {ratio:.2g}" for name, ratio in zip(comparison.names, ratios, strict=True))
     alt = f"Bars of how far positions move attention scores at layer {layer}, relative to token pairs: {listed}."
-    return dress(figure, alt, title)
+    return dress(figure, alt)

@@ -6,7 +6,7 @@ from plotly.subplots import make_subplots
 
 from app.figures.positions import Curve, accuracy_figure
 from app.figures.style import FAINT, INK, SHARES_SCALE, SPLIT_BANDS, SPLIT_COLOURS, dress
-from probes.reading.behaviour import Behaviour, Shares
+from probes.reading.behaviour import Behaviour, PercentAt
 from training.evaluate import Scores
 
 MOST_LABELLED = 12  # answers up to which the cells of a confusion say their number
@@ -42,7 +42,7 @@ def _totals(result: Behaviour) -> str:
     return ", ".join(f"{result.total[split].value:.1f} % {split.upper()}" for split in ("ind", "ood"))
 
 
-def _band(shares: Shares, colour: str, name: str = "") -> list[go.Scatter]:
+def _band(shares: PercentAt, colour: str, name: str = "") -> list[go.Scatter]:
     """Lower and upper edge of an interval, filled between, over the places where something is scored."""
     scored = shares.scored > 0
     common = {"x": shares.at[scored], "mode": "lines", "line_width": 0, "hoverinfo": "skip", "showlegend": False}

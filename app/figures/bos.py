@@ -14,7 +14,7 @@ SHARE_SCALE = "Blues"
 SPLITS = ("ind", "ood")
 
 
-def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
+def ablation_bars(result: BosAblation) -> go.Figure:
     """The change in IND and OOD accuracy by every edit of whole layers or of all of them, with 95 % intervals."""
     effects = _without_heads(result)
     labels = [result.describe(effect) for effect in effects]
@@ -22,7 +22,7 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
     for column, split in enumerate(SPLITS, start=1):
         changes = [getattr(effect, split) for effect in effects]
         points, low, high = (
-            np.array([getattr(change, name) for change in changes]) for name in ("points", "low", "high")
+            np.array([getattr(change, name) for change in changes]) for name in ("value", "low", "high")
         )
         figure.add_bar(
             x=points,
@@ -43,15 +43,15 @@ def ablation_bars(result: BosAblation, title: str = "") -> go.Figure:
     figure.update_xaxes(title="change in accuracy (points)", range=[-105, _right_end(effects)], zerolinecolor="#333333")
     figure.update_yaxes(autorange="reversed", automargin=True, ticklabelstandoff=6)
     figure.update_layout(showlegend=False, height=140 + 26 * len(effects), bargap=0.25)
-    worst = min(effects, key=lambda effect: effect.ind.points + effect.ood.points)
+    worst = min(effects, key=lambda effect: effect.ind.value + effect.ood.value)
     alt = (
         f"Bars of the change in accuracy when {result.first} is edited in the {result.architecture} counter on "
         f"{result.task}; the largest is with {result.describe(worst)}: {worst.short}."
     )
-    return dress(figure, alt, title)
+    return dress(figure, alt)
 
 
-def head_maps(result: BosAblation, title: str = "") -> go.Figure:
+def head_maps(result: BosAblation) -> go.Figure:
     """The change in IND and OOD accuracy by cutting one head's attention to the first token, layer by head."""
     heads = [effect for effect in result.effects if effect.kind == "cut" and effect.head is not None]
     if not heads:
@@ -64,7 +64,7 @@ def head_maps(result: BosAblation, title: str = "") -> go.Figure:
     for column, split in enumerate(SPLITS, start=1):
         points = np.full((n_layers, n_heads), np.nan)
         for effect in heads:
-            points[effect.layer, effect.head] = getattr(effect, split).points
+            points[effect.layer, effect.head] = getattr(effect, split).value
         figure.add_heatmap(
             x=[f"head {head}" for head in range(n_heads)],
             y=[f"layer {layer}" for layer in range(n_layers)],
@@ -83,10 +83,10 @@ def head_maps(result: BosAblation, title: str = "") -> go.Figure:
     figure.update_layout(coloraxis=CHANGE_AXIS | {"colorbar": bar}, height=150 + 50 * n_layers)
     found = ", ".join(f"{effect.place} {effect.short}" for effect in result.heads_that_matter) or "none matters"
     alt = f"Heat maps of the change in accuracy when one head's attention to {result.first} is cut: {found}."
-    return dress(figure, alt, title)
+    return dress(figure, alt)
 
 
-def changed_positions(result: BosAblation, title: str = "") -> go.Figure:
+def changed_positions(result: BosAblation) -> go.Figure:
     """The share of predictions that each edit changes at each position of extrapolation rows."""
     chosen = [index for index, effect in enumerate(result.effects) if effect.head is None]
     labels = [result.describe(result.effects[index]) for index in chosen]
@@ -114,7 +114,7 @@ def changed_positions(result: BosAblation, title: str = "") -> go.Figure:
         f"{label} {np.nanmean(row):.0f} %" for label, row in zip(labels, shares, strict=True) if not np.isnan(row).all()
     )
     alt = f"Heat map of the share of predictions that change at each position; means over positions: {means}."
-    return dress(figure, alt, title)
+    return dress(figure, alt)
 
 
 def _change_colours(points: np.ndarray) -> list[str]:

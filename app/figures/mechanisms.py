@@ -6,9 +6,10 @@ import plotly.graph_objects as go
 
 from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
 from models.families import OTHER_COLOUR
-from probes.inputs.rows import Interval
+from probes.mechanism.interchange import HOLDS
 from probes.mechanism.transplants import StateIsCount
-from probes.mechanism.verdict import HOLDS, Mechanisms, Tested
+from probes.mechanism.verdict import Mechanisms, Tested
+from probes.stats import Interval
 
 HELD, FAILED = SPLIT_COLOURS["ind"], SPLIT_COLOURS["aux"]
 NULLS = {"placebo": ("x-thin", "random directions"), "untrained": ("circle-open", "untrained counter")}

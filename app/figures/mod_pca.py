@@ -1,6 +1,5 @@
 """Principal components of equal tokens, coloured by PID mod m, and the cluster score of every modulus."""
 
-from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -9,10 +8,10 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, HALO, INK, SEQUENTIAL, cyclic_colours, dress
 from probes.reading.mod_pca import ModPca, SitePeriods, say_p
-from probes.reading.periods import ALPHA
+from probes.reading.periods import ALPHA, USUAL_MODULUS
 from probes.sites import Site
 
-USUAL_MODULUS = 10  # the paper's colours
+PANELS_A_ROW = 4
 PATH = "rgba(90, 90, 90, 0.25)"
 
 
@@ -36,13 +35,11 @@ def pca_figure(result: ModPca, site: Site, modulus: int | None = None, dimension
     return dress(figure, alt + sentence(found) + ".", title, showlegend=False)
 
 
-def pca_grid_figure(
-    result: ModPca, sites: Sequence[Site] | None = None, modulus: int | None = None, columns: int = 4
-) -> go.Figure:
-    """Small multiples of some sites; by default of each kind and layer, with the head that clusters best."""
-    chosen = clearest_heads(result) if sites is None else [result.at(site) for site in sites]
-    base = modulus or result.expected or USUAL_MODULUS
-    columns = min(columns, len(chosen))
+def pca_grid_figure(result: ModPca) -> go.Figure:
+    """Small multiples: of each kind of site and layer the head that clusters best."""
+    chosen = clearest_heads(result)
+    base = result.expected or USUAL_MODULUS
+    columns = min(PANELS_A_ROW, len(chosen))
     rows = ceil(len(chosen) / columns)
     titles = [f"{found.site.label}<br><sup>{sentence(found)}</sup>" for found in chosen]
     figure = make_subplots(rows, columns, subplot_titles=titles, horizontal_spacing=0.03, vertical_spacing=0.26 / rows)

@@ -22,7 +22,7 @@ def patching_caption(result: PairPatching, site: str) -> str:
     return f"{what} that a patch of {site} makes, by {' and '.join(axes)}"
 
 
-def patching_figure(result: PairPatching, site: str, title: str = "") -> go.Figure:
+def patching_figure(result: PairPatching, site: str) -> go.Figure:
     """The effect of every patch of a site: layer by position or by head, or such a panel for each layer."""
     grid = result.grids[site]
     across = "pos" if "pos" in grid.axes else "head"
@@ -63,7 +63,7 @@ def patching_figure(result: PairPatching, site: str, title: str = "") -> go.Figu
         height=150 + (ROW_HEIGHT * len(labels) + 20) * len(panels),
     )
     alt = f"Heat map. {patching_caption(result, site)}, between rows of the pair {result.pair}. {result.finding(site)}"
-    return dress(figure, alt, title)
+    return dress(figure, alt)
 
 
 def _hovers(result: PairPatching, site: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.escape import for_plotly
-from app.explorer.zoo import Cell, Grid
+from app.explorer.zoo import Grid, ZooCell
 from app.figures.cells import ON_CELL
 from app.figures.style import dress
 from app.figures.zoo_table import LOOKS, describe_cell, describe_grid
@@ -46,7 +46,7 @@ def zoo_figure(grid: Grid) -> go.Figure:
     )
 
 
-def _rectangle(cell: Cell, row: int, column: int) -> dict[str, Any]:
+def _rectangle(cell: ZooCell, row: int, column: int) -> dict[str, Any]:
     sides: dict[str, Any] = {"x0": column - 0.48, "x1": column + 0.48, "y0": row - 0.46, "y1": row + 0.46}
     return {"type": "rect", "layer": "below", "fillcolor": LOOKS[cell.standing][0], "line": {"width": 0}} | sides
 

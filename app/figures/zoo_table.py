@@ -8,7 +8,7 @@ from html import escape
 from urllib.parse import quote
 
 from app.escape import printable
-from app.explorer.zoo import Cell, Grid, Standing
+from app.explorer.zoo import Grid, Standing, ZooCell
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from training.paper.tables import printed
 
@@ -61,14 +61,14 @@ def describe_grid(grid: Grid) -> str:
     return f"Grid of {size} with percent right, IND / OOD: {counted}."
 
 
-def describe_cell(cell: Cell) -> str:
+def describe_cell(cell: ZooCell) -> str:
     """What there is to know of a cell, in lines."""
     paper = "nothing" if cell.paper is None else " / ".join(map(printed, cell.paper))
     more = f"\nthe best of {cell.others + 1} counters" if cell.others else ""
     return f"{printable(cell.entry.name)}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: ZooCell) -> str:
     colour, sign = LOOKS[cell.standing]
     link = f"behaviour?counter={quote(cell.entry.name, safe='')}"
     told = escape(describe_cell(cell))
@@ -82,5 +82,5 @@ def _html(text: str) -> str:
     return escape(printable(text))
 
 
-def _numbers(cell: Cell) -> str:
+def _numbers(cell: ZooCell) -> str:
     return " / ".join(map(printed, cell.ours))

@@ -16,7 +16,7 @@ from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
 from training.paper.tables import paper_numbers_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Block:
+class Finding:
     """What a probe says of one counter, or of all together."""
 
     name: str
@@ -39,13 +39,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """A probe and its blocks, one a counter."""
+    """A probe and its findings, one a counter."""
 
     anchor: str
     title: str
     question: str
     paper: str
-    blocks: tuple[Block, ...]
+    findings: tuple[Finding, ...]
 
 
 def render(report: Report) -> str:
@@ -60,16 +60,16 @@ def render(report: Report) -> str:
 
 
 def _section(report: Report, name: str) -> Section:
-    blocks = [_block(name, counter, result) for counter, result in report.results[name].items()]
+    findings = [_block(name, counter, result) for counter, result in report.results[name].items()]
     if name in report.comparisons:
-        blocks.insert(0, replace(_block(name, "All together", report.comparisons[name]), together=True))
+        findings.insert(0, replace(_block(name, "All together", report.comparisons[name]), together=True))
     probe = PROBES[name]
-    return Section(name, probe.title, probe.question, probe.paper, tuple(blocks))
+    return Section(name, probe.title, probe.question, probe.paper, tuple(findings))
 
 
-def _block(probe: str, name: str, result: Result | Skipped) -> Block:
+def _block(probe: str, name: str, result: Result | Skipped) -> Finding:
     if isinstance(result, Skipped):
-        return Block(name, None, result.reason)
+        return Finding(name, None, result.reason)
     pictures = [
         Picture(
             caption,
@@ -80,7 +80,7 @@ def _block(probe: str, name: str, result: Result | Skipped) -> Block:
         )
         for caption, figure in figures_of(result).items()
     ]
-    return Block(name, result.verdict, None, pictures=tuple(pictures))
+    return Finding(name, result.verdict, None, pictures=tuple(pictures))
 
 
 def _identifier(*parts: str) -> str:

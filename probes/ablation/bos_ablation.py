@@ -1,6 +1,6 @@
 """What a trained counter takes from its first token: bos, or whatever comes first where there is none.
 
-Causal: the first token is cut off, replaced or silenced inside the counter (`first_token_edits`), and the change in
+Causal: the first token is cut off, replaced or silenced inside the counter (`ablation.edits`), and the change in
 accuracy and in the prediction at each position is measured on the same rows (paper, appendix C, whose tables compare
 counters *trained* with and without bos; those are in the tables).
 """
@@ -11,38 +11,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import family_of
 from probes.ablation.edits import KINDS, Edit, edits_of, parts
+from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
-from training.batches import Batch, draw_batch, merge_equal_rows
+from probes.stats import Interval, Intervals, bootstrap_mean
+from training.batches import Batch
 from training.evaluate import predict
-from training.tasks import NOT_SCORED, Split, Task, check_sound
+from training.tasks import NOT_SCORED, Split, Task
 from training.tasks.vocabulary import BOS
 
 SPLITS: tuple[Split, ...] = ("ind", "ood")
-RESAMPLES = 1000
-INTERVAL = (2.5, 97.5)  # percentiles
 MATTERS = 1.0  # points: a place matters where the whole interval of its change is further below 0 than this
-
-
-@dataclass(frozen=True)
-class Change:
-    """In accuracy, in percentage points, with a 95 % interval bootstrapped over rows."""
-
-    points: float
-    low: float
-    high: float
-
-    @property
-    def matters(self) -> bool:
-        return self.high < -MATTERS
-
-    def __str__(self) -> str:
-        return f"{self.points:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
 
 
 @dataclass(frozen=True)
@@ -52,8 +36,8 @@ class Effect:
     kind: str  # key of KINDS
     layer: int | None  # None: at every layer
     head: int | None  # None: in every head
-    ind: Change
-    ood: Change
+    ind: Interval  # change in accuracy, in percentage points
+    ood: Interval
 
     @property
     def place(self) -> str:
@@ -64,12 +48,12 @@ class Effect:
 
     @property
     def matters(self) -> bool:
-        return self.ind.matters or self.ood.matters
+        return lowers(self.ind) or lowers(self.ood)
 
     @property
     def short(self) -> str:
         """Both changes, without their intervals."""
-        return f"{self.ind.points:+.1f} IND, {self.ood.points:+.1f} OOD"
+        return f"{self.ind.value:+.1f} IND, {self.ood.value:+.1f} OOD"
 
 
 @dataclass(frozen=True)
@@ -106,7 +90,7 @@ class BosAblation(Result):
         """The heads in which a cut alone lowers accuracy, worst first."""
         heads = [effect for effect in self.effects if effect.kind == "cut" and effect.head is not None]
         return tuple(
-            sorted((head for head in heads if head.matters), key=lambda head: min(head.ind.points, head.ood.points))
+            sorted((head for head in heads if head.matters), key=lambda head: min(head.ind.value, head.ood.value))
         )
 
     @property
@@ -119,8 +103,8 @@ class BosAblation(Result):
             done, change = f"the state after {self.first} reset to 0", self.effect("state zero")
             instead, control = "the mean state", self.effect("state mean")
         parts = [
-            f"With {done}, accuracy changes by {change.ind} points IND from {self.clean_ind:.1f} % and by {change.ood} "
-            f"OOD from {self.clean_ood:.1f} %",
+            f"With {done}, accuracy changes by {_say(change.ind)} points IND from {self.clean_ind:.1f} % and by "
+            f"{_say(change.ood)} OOD from {self.clean_ood:.1f} %",
             f"with {instead} instead, by {control.short}",
         ]
         if "embedding next" in kinds:
@@ -150,14 +134,14 @@ class BosAblation(Result):
         plain = self.task.startswith(("mod", "vanilla"))
         if not (plain and self.first == BOS and self.architecture in ("nope", "rope") and self.clean_ind > 90):
             return None
-        return self.effect("embedding next").ind.matters
+        return lowers(self.effect("embedding next").ind)
 
     def to_frame(self) -> pd.DataFrame:
         """One line an edit and split."""
         lines = [
             {
                 **{"kind": effect.kind, "layer": effect.layer, "head": effect.head, "place": effect.place},
-                **{"split": split, "clean": clean, "change": change.points, "low": change.low, "high": change.high},
+                **{"split": split, "clean": clean, "change": change.value, "low": change.low, "high": change.high},
             }
             for effect in self.effects
             for split, clean, change in (
@@ -166,20 +150,6 @@ class BosAblation(Result):
             )
         ]
         return pd.DataFrame(lines).astype({"layer": "Int64", "head": "Int64"})
-
-    def positions_frame(self) -> pd.DataFrame:
-        """One line an edit and position: the share of predictions that it changes, and its standard error."""
-        n_effects, n_pos = self.changed.shape
-        share, rows = self.changed.ravel(), np.tile(self.rows_at, n_effects)
-        columns = {
-            "kind": np.repeat([effect.kind for effect in self.effects], n_pos),
-            "place": np.repeat([effect.place for effect in self.effects], n_pos),
-            "pos": np.tile(np.arange(n_pos), n_effects),
-            "changed": share,
-            "error": np.sqrt(share * (1 - share) / np.maximum(rows, 1)),
-            "rows": rows,
-        }
-        return pd.DataFrame(columns).dropna(subset="changed").reset_index(drop=True)
 
 
 def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> BosAblation:
@@ -193,11 +163,10 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
     if rows < 2:
         raise CountLensError(f"rows={rows}: an interval needs at least 2")
     task, policy = task_of_counter(counter)
-    batches = {split: _draw(counter, task, policy, split, rows, seed) for split in SPLITS}
+    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in SPLITS}
     edits = edits_of(counter, batches["ind"])
-    tallies = {split: _tally(counter, task, split, batches[split], edits) for split in SPLITS}
-    changes = {split: _changes(tallies[split], seed) for split in SPLITS}
-    pairs = zip(edits, changes["ind"], changes["ood"], strict=True)
+    tallies = {split: _tally(counter, task, split, batches[split], edits, seed) for split in SPLITS}
+    pairs = zip(edits, tallies["ind"].changes, tallies["ood"].changes, strict=True)
     effects = tuple(Effect(edit.kind, edit.layer, edit.head, ind, ood) for edit, ind, ood in pairs)
     return BosAblation(
         architecture=_architecture(counter),
@@ -214,69 +183,57 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
     )
 
 
+def lowers(change: Interval) -> bool:
+    """Whether a change in accuracy is surely a loss that matters."""
+    return change.high < -MATTERS
+
+
+def _say(change: Interval) -> str:
+    return f"{change.value:+.1f} ({change.low:+.1f} to {change.high:+.1f})"
+
+
 def _architecture(counter: Counter) -> str:
     return getattr(counter.cfg, "position", family_of(counter.cfg))
 
 
-def _draw(counter: Counter, task: Task, policy: str, split: Split, rows: int, seed: int) -> Batch:
-    max_position = counter.cfg.max_position
-    if counter.has_positions:
-        check_sound(task, max_position)
-    else:
-        max_position = max(max_position, task.longest_row)
-    batch = draw_batch(task, policy, max_position, split, rows, torch.Generator(counter.device).manual_seed(seed))
-    return merge_equal_rows(batch, counter.ignores_positions) if task.rows_repeat else batch
-
-
 @dataclass(frozen=True)
 class _Tally:
-    """Numbers of right and of scored tokens in each row, clean and under each edit."""
+    """What the edits do on one split."""
 
-    right: Float[np.ndarray, "row"]
-    right_edited: Float[np.ndarray, "effect row"]
-    scored: Float[np.ndarray, "row"]
+    accuracy: float  # percent, untouched
+    changes: Intervals  # by edit
     changed: Float[np.ndarray, "effect pos"]
     rows_at: Int[np.ndarray, "pos"]
 
-    @property
-    def accuracy(self) -> float:
-        return float(100 * self.right.sum() / max(self.scored.sum(), 1))
 
-
-def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequence[Edit]) -> _Tally:
+def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequence[Edit], seed: int) -> _Tally:
     """Predictions of the untouched and of each edited counter, compared row by row."""
     labels = batch.label_ids.cpu().numpy()
     scored = task.scored(split, batch.label_ids).cpu().numpy()
     clean = predictions(counter, batch, ())
     edited = np.stack([predictions(counter, batch, edit.hooks) for edit in edits])
-    weights = batch.weights.cpu().numpy().astype(int)
-    labelled: Bool[np.ndarray, "row pos"] = (labels != NOT_SCORED) & batch.attention_mask.cpu().numpy()
-    rows_at = (labelled * weights[:, None]).sum(0)
-    different = ((edited != clean) & labelled) * weights[:, None]
+    right, right_edited = (((answers == labels) & scored).sum(-1).astype(float) for answers in (clean, edited))
+    n_scored, rows = scored.sum(1).astype(float), batch.weights.double().cpu().numpy()
+    weights = label_weights(batch)
+    rows_at = weights.sum(0)
     with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
-        changed = different.sum(1) / rows_at
-    # Rows that were merged for the runs are different draws for the bootstrap.
+        changed = ((edited != clean) * weights).sum(1) / rows_at
     return _Tally(
-        right=((clean == labels) & scored).sum(1).repeat(weights).astype(float),
-        right_edited=((edited == labels) & scored).sum(2).repeat(weights, axis=1).astype(float),
-        scored=scored.sum(1).repeat(weights).astype(float),
+        accuracy=float(100 * (right @ rows) / max(n_scored @ rows, 1)),
+        # Rows are drawn again with both of their results, so the change is paired.
+        changes=bootstrap_mean(100 * (right_edited - right), n_scored, rows, seed),
         changed=changed,
         rows_at=rows_at,
     )
+
+
+def label_weights(batch: Batch) -> Int[np.ndarray, "row pos"]:
+    """For how many drawn rows a token with a label stands; 0 for the others."""
+    labelled = (batch.label_ids != NOT_SCORED) & batch.attention_mask
+    return (labelled * batch.weights[:, None].long()).cpu().numpy()
 
 
 def predictions(counter: Counter, batch: Batch, hooks: Sequence[tuple[str, object]]) -> Int[np.ndarray, "row pos"]:
     """The most likely token at every position, with these hooks on."""
     with counter.hooks(fwd_hooks=list(hooks)):
         return torch.cat([predict(counter, part) for part in parts(counter, batch)]).cpu().numpy()
-
-
-def _changes(tally: _Tally, seed: int) -> list[Change]:
-    """Each edit's change in accuracy. Rows are resampled with both of their results, so the change is paired."""
-    n_rows = len(tally.scored)
-    draws = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=RESAMPLES)
-    difference = tally.right_edited - tally.right
-    points = 100 * difference.sum(1) / max(tally.scored.sum(), 1)
-    varied = 100 * (difference @ draws.T) / np.maximum(draws @ tally.scored, 1)
-    low, high = np.percentile(varied, INTERVAL, axis=1)
-    return [Change(*(float(value) for value in values)) for values in zip(points, low, high, strict=True)]

@@ -1,33 +1,23 @@
 """What is lost at each position when the first token is edited in some heads or layers, and when the second is instead.
 
 `probes.ablation.bos_ablation` tries every place in turn, with intervals; this is one choice of places, and quick.
-
-    cut        no later query of these heads sees the token; the softmax shares its weight out among the rest
-    replaced   these heads read the next token's value in place of its own
-    zeroed     these heads read zeros there; of a recurrent counter: the state after the token becomes 0
-    averaged   these heads read the mean value of all tokens there; of a recurrent counter: the mean state
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Float, Int
 
 from models.counter import Counter
 from models.errors import CountLensError, unknown
-from models.hooks import hook_name
 from models.transformer import Transformer
-from probes.ablation.bos_ablation import predictions
-from probes.ablation.edits import Hook, Hooks, cut_key, token_means
+from probes.ablation.bos_ablation import label_weights, predictions
+from probes.ablation.edits import Hooks, LayerHead, edit_hooks, means_to_read
 from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
-from training.batches import Batch
-from training.tasks import BOS, NOT_SCORED, lengthened
+from training.tasks import BOS, lengthened
 
 EDITS = {
     "cut": "attention to {token} cut",
@@ -40,8 +30,6 @@ STATE_EDITS = {
     "averaged": "the state after {token} set to the mean of all positions",
 }
 ROWS = 16  # all of the greatest length, so that every position has as many
-
-Place = tuple[int, int | None]  # a layer, and a head or None for all of it
 
 
 @dataclass(frozen=True)
@@ -82,7 +70,7 @@ class ChosenEdits(Result):
 
 
 def chosen_edits(
-    counter: Counter, edit: str, places: Sequence[Place] | None = None, rows: int = ROWS, seed: int = 0
+    counter: Counter, edit: str, places: Sequence[LayerHead] | None = None, rows: int = ROWS, seed: int = 0
 ) -> ChosenEdits:
     """What an edit of the first token does at these places, or everywhere, on `rows` rows as long as they get."""
     allowed = EDITS if isinstance(counter, Transformer) else STATE_EDITS
@@ -93,11 +81,9 @@ def chosen_edits(
     task, policy = task_of_counter(counter)
     longest = lengthened(task, task.ood_lengths[1] - 1, None)
     batch = draw_rows(counter, longest, policy, "ood", rows, seed)
-    means = _means(counter, batch, chosen) if edit == "averaged" else {}
-    runs: list[Hooks] = [(), *(_hooks(counter, edit, chosen, column, means) for column in (0, 1))]
-    labels = batch.label_ids.cpu().numpy()
-    labelled: Bool[np.ndarray, "row pos"] = (labels != NOT_SCORED) & batch.attention_mask.cpu().numpy()
-    weights = labelled * batch.weights.cpu().numpy().astype(int)[:, None]
+    means = means_to_read(counter, batch) if edit == "averaged" else {}
+    runs: list[Hooks] = [(), *(edit_hooks(counter, edit, chosen, means, column) for column in (0, 1))]
+    labels, weights = batch.label_ids.cpu().numpy(), label_weights(batch)
     rows_at = weights.sum(0)
     with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
         clean, edited, control = (
@@ -107,7 +93,7 @@ def chosen_edits(
     return ChosenEdits(done, _say(chosen, places), clean, edited, control, rows_at, task.prefix + task.train_length)
 
 
-def _check(counter: Counter, places: Sequence[Place]) -> None:
+def _check(counter: Counter, places: Sequence[LayerHead]) -> None:
     n_layers = counter.cfg.n_layers
     n_heads = counter.cfg.n_heads if isinstance(counter, Transformer) else 0
     for layer, head in places:
@@ -116,50 +102,8 @@ def _check(counter: Counter, places: Sequence[Place]) -> None:
             raise CountLensError(f"{where} is not in this counter: it has {n_layers} layers of {n_heads} heads")
 
 
-def _say(chosen: Sequence[Place], places: Sequence[Place] | None) -> str:
+def _say(chosen: Sequence[LayerHead], places: Sequence[LayerHead] | None) -> str:
     if places is None:
         return "everywhere"
     names = [f"layer {layer}" if head is None else f"head {layer}.{head}" for layer, head in chosen]
     return f"in {', '.join(names)}" if names else "nowhere"
-
-
-def _means(counter: Counter, batch: Batch, places: Sequence[Place]) -> dict[str, Tensor]:
-    """By hook point: the mean value, or state, of all tokens."""
-    site = "v" if isinstance(counter, Transformer) else "state"
-    names = sorted({hook_name(site, layer) for layer, _ in places})
-    return token_means(counter, batch, names) if names else {}
-
-
-def _hooks(counter: Counter, edit: str, places: Sequence[Place], column: int, means: dict[str, Tensor]) -> Hooks:
-    """What does an edit of the token in this column, at some places."""
-    if edit == "cut":
-        return tuple((hook_name("attn_scores", layer), cut_key(column, head)) for layer, head in places)
-    if not isinstance(counter, Transformer):
-        states = {layer: means.get(hook_name("state", layer), 0.0) for layer, _ in places}
-        return tuple((hook_name("state_step", layer), _set_state(column, state)) for layer, state in states.items())
-    values: dict[str, Callable[[Tensor, str], Tensor | float]] = {
-        "replaced": lambda value, name: value[:, column + 1],
-        "zeroed": lambda value, name: 0.0,
-        "averaged": lambda value, name: means[name],
-    }
-    return tuple((hook_name("v", layer), _set_value(column, head, values[edit])) for layer, head in places)
-
-
-def _set_value(column: int, head: int | None, new: Callable[[Tensor, str], Tensor | float]) -> Hook:
-    def edit(value: Float[Tensor, "batch pos head d_head"], hook: Any) -> Float[Tensor, "batch pos head d_head"]:
-        here = torch.zeros((*value.shape[1:3], 1), dtype=torch.bool, device=value.device)
-        here[column, slice(None) if head is None else head] = True
-        instead = torch.zeros_like(value)
-        instead[:, column] = new(value, hook.name)
-        return torch.where(here, instead, value)
-
-    return edit
-
-
-def _set_state(column: int, state: Tensor | float) -> Hook:
-    """The state after this column; every later state follows from it."""
-
-    def edit(value: Float[Tensor, "batch *site"], hook: Any) -> Float[Tensor, "batch *site"]:
-        return torch.zeros_like(value) + state if hook.ctx["pos"] == column else value
-
-    return edit

@@ -1,12 +1,14 @@
-"""What can be done to the first token of a row inside a counter: each edit is a name, a place and its hooks.
+"""What can be done to one token of a row inside a counter: edits by name, at chosen layers and heads.
 
-Transformers: *cut* sets the scores of every later query for the first token to -inf, so that the softmax shares its
-weight out among the rest; the same cut of the *second* token is the control. *value* replaces what is read there and
-leaves the weights; *embedding* replaces what goes in. Recurrent counters: *state* replaces the state after the first
-token, and the edit goes on into every later state.
+    cut        no later query of these heads sees the token; the softmax shares its weight out among the rest
+    replaced   these heads read the next token's value in place of its own
+    zeroed     these heads read zeros there; of a recurrent counter: the state after the token becomes 0
+    averaged   these heads read the mean value of all tokens there; of a recurrent counter: the mean state
+
+An edited state goes on into every later one. An embedding can be replaced or averaged, too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +37,13 @@ RECURRENT_ROWS_AT_ONCE = 16  # a trajectory of RWKV-6's states is large
 
 Hook = Callable[..., Tensor]
 Hooks = tuple[tuple[str, Hook], ...]
+LayerHead = tuple[int, int | None]  # a layer, and one of its heads or None for all of them
+Means = Mapping[str, Float[Tensor, "*site"]]  # by hook point
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One thing done at one place."""
+    """One thing done to the first token at one place."""
 
     kind: str  # key of KINDS
     layer: int | None  # None: at every layer
@@ -48,12 +52,50 @@ class Edit:
 
 
 def edits_of(counter: Counter, batch: Batch) -> list[Edit]:
-    """Every edit that makes sense for a counter; means are over the tokens of this batch."""
+    """Every edit of the first token that makes sense for a counter; means are over the tokens of this batch."""
+    n_layers = counter.cfg.n_layers
+    means = means_to_read(counter, batch)
+
+    def edit(kind: str, name: str, layer: int | None, head: int | None = None, column: int = 0) -> Edit:
+        places = [(number, head) for number in (range(n_layers) if layer is None else [layer])]
+        return Edit(kind, layer, head, edit_hooks(counter, name, places, means, column))
+
+    edits = []
     if isinstance(counter, Transformer):
-        edits = [*_cuts(counter), *_value_edits(counter, batch)]
-    else:
-        edits = _state_edits(counter, batch)
+        edits = [edit("cut", "cut", *place) for place in _places(counter)]
+        edits.append(edit("cut second", "cut", None, column=1))
+    # Values by layer and altogether; by head there are the cuts.
+    layers = [*(range(n_layers) if n_layers > 1 else []), None]
+    site = "value" if isinstance(counter, Transformer) else "state"
+    for kind, name in (("zero", "zeroed"), ("mean", "averaged")):
+        edits += [edit(f"{site} {kind}", name, layer) for layer in layers]
     return edits + _embedding_edits(counter, batch)
+
+
+def edit_hooks(counter: Counter, name: str, places: Sequence[LayerHead], means: Means, column: int = 0) -> Hooks:
+    """Hooks that do the edit of this name to the token in a column; only *averaged* needs `means` (`means_to_read`)."""
+    if name == "cut":
+        return tuple((hook_name("attn_scores", layer), cut_key(column, head)) for layer, head in places)
+    site = _read_site(counter)
+    hooks = []
+    for layer, head in places:
+        instead = {"replaced": None, "zeroed": 0.0, "averaged": means.get(hook_name(site, layer))}[name]
+        if site == "v":
+            hooks.append((hook_name("v", layer), _set_token(column, instead, head)))
+        else:
+            assert instead is not None, f"{name} is no edit of a state"
+            hooks.append((hook_name("state_step", layer), _set_state(column, instead)))
+    return tuple(hooks)
+
+
+def means_to_read(counter: Counter, batch: Batch) -> Means:
+    """The mean value, or state, of all tokens at each layer."""
+    return token_means(counter, batch, [hook_name(_read_site(counter), layer) for layer in range(counter.cfg.n_layers)])
+
+
+def _read_site(counter: Counter) -> str:
+    """Where a counter reads what a token left: attention values, or the state."""
+    return "v" if isinstance(counter, Transformer) else "state"
 
 
 def parts(counter: Counter, batch: Batch) -> Iterator[Batch]:
@@ -90,19 +132,6 @@ def _places(counter: Transformer) -> list[tuple[int | None, int | None]]:
     return [*places, (None, None)]
 
 
-def _at(counter: Counter, site: str, layer: int | None, hook: Callable[[int], Hook]) -> Hooks:
-    """A hook at one layer's site, or at all of them."""
-    layers = range(counter.cfg.n_layers) if layer is None else [layer]
-    return tuple((hook_name(site, layer=number), hook(number)) for number in layers)
-
-
-def _cuts(counter: Transformer) -> list[Edit]:
-    def cut(kind: str, key: int, layer: int | None, head: int | None) -> Edit:
-        return Edit(kind, layer, head, _at(counter, "attn_scores", layer, lambda _: cut_key(key, head)))
-
-    return [*(cut("cut", 0, *place) for place in _places(counter)), cut("cut second", 1, None, None)]
-
-
 def cut_key(key: int, head: int | None) -> Hook:
     """A hook that hides one key from every other query; a query that sees nothing else is left alone."""
 
@@ -121,18 +150,6 @@ def cut_key(key: int, head: int | None) -> Hook:
     return edit
 
 
-def _value_edits(counter: Transformer, batch: Batch) -> list[Edit]:
-    """By layer and altogether; by head there are the cuts."""
-    names = [hook_name("v", layer=layer) for layer in range(counter.cfg.n_layers)]
-    means = token_means(counter, batch, names)
-    layers = range(counter.cfg.n_layers) if counter.cfg.n_layers > 1 else []
-    return [
-        Edit(f"value {kind}", layer, None, _at(counter, "v", layer, hook))
-        for kind, hook in (("zero", lambda _: _set_first(0.0)), ("mean", lambda i: _set_first(means[names[i]])))
-        for layer in [*layers, None]
-    ]
-
-
 def _embedding_edits(counter: Counter, batch: Batch) -> list[Edit]:
     """None where the first two tokens of every row are equal: the first is then no token of its own."""
     if batch.token_ids.shape[1] < 2:
@@ -143,36 +160,30 @@ def _embedding_edits(counter: Counter, batch: Batch) -> list[Edit]:
     name = hook_name("embed")
     mean = token_means(counter, batch, [name])[name]
     return [
-        Edit("embedding next", None, None, ((name, lambda value, hook: _with_first(value, value[:, 1])),)),
-        Edit("embedding mean", None, None, ((name, _set_first(mean)),)),
+        Edit("embedding next", None, None, ((name, _set_token(0, None)),)),
+        Edit("embedding mean", None, None, ((name, _set_token(0, mean)),)),
     ]
 
 
-def _state_edits(counter: Counter, batch: Batch) -> list[Edit]:
-    names = [hook_name("state", layer=layer) for layer in range(counter.cfg.n_layers)]
-    means = token_means(counter, batch, names)
-    layers = range(counter.cfg.n_layers) if counter.cfg.n_layers > 1 else []
-    return [
-        Edit(f"state {kind}", layer, None, _at(counter, "state_step", layer, hook))
-        for kind, hook in (("zero", lambda _: _set_state(0.0)), ("mean", lambda i: _set_state(means[names[i]])))
-        for layer in [*layers, None]
-    ]
+def _set_token(column: int, instead: Tensor | float | None, head: int | None = None) -> Hook:
+    """A hook that replaces a token's activation, in one head or in all; None: by the next token's."""
+
+    def edit(value: Float[Tensor, "batch pos *site"], hook: object) -> Float[Tensor, "batch pos *site"]:
+        new = value[:, column + 1] if instead is None else torch.zeros_like(value[:, column]) + instead
+        edited = value.clone()
+        if head is None:
+            edited[:, column] = new
+        else:
+            edited[:, column, head] = new[:, head]
+        return edited
+
+    return edit
 
 
-def _with_first(value: Float[Tensor, "batch pos *site"], first: Tensor | float) -> Float[Tensor, "batch pos *site"]:
-    value = value.clone()
-    value[:, 0] = first
-    return value
+def _set_state(column: int, state: Tensor | float) -> Hook:
+    """A hook that replaces the state after this column; every later state follows from it."""
 
-
-def _set_first(first: Tensor | float) -> Hook:
-    return lambda value, hook: _with_first(value, first)
-
-
-def _set_state(state: Tensor | float) -> Hook:
     def edit(value: Float[Tensor, "batch *site"], hook: Any) -> Float[Tensor, "batch *site"]:
-        if hook.ctx["pos"] > 0:
-            return value
-        return torch.zeros_like(value) + state
+        return torch.zeros_like(value) + state if hook.ctx["pos"] == column else value
 
     return edit

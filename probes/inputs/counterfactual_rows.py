@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from models.counter import TokenIds
 from models.errors import CountLensError
 from probes.result import NotApplicable
+from training.batches import Batch
 from training.policies import count_offsets
 from training.tasks import Task
-
-TokenIds = Int[Tensor, "batch pos"]
 
 
 def n_counted(task: Task, length: int | None) -> int:
@@ -35,6 +35,13 @@ def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generato
         return task.sample_length(counted, batch, generator).token_ids
     except CountLensError as error:
         raise NotApplicable(str(error)) from error
+
+
+def shifted_rows(task: Task, token_ids: TokenIds, shifts: Int[Tensor, "batch"]) -> Batch:
+    """Rows without padding as a batch: each has contiguous PIDs from its shift on."""
+    position_ids = shifts[:, None] + torch.arange(token_ids.shape[1])
+    no_padding = torch.ones_like(token_ids, dtype=torch.bool)
+    return Batch(token_ids, position_ids, task.label(token_ids), no_padding, torch.ones(len(token_ids)))
 
 
 def choose(allowed: Bool[Tensor, "batch choice"], generator: torch.Generator) -> Int[Tensor, "batch"]:

@@ -10,14 +10,14 @@ Variables of a row, as a task sees it:
 *Shared* are the counted tokens that both rows have. A pair changes a variable in every row, and holds one in every
 row; together these are all that the task's rows have. Rows have no padding. Where clean and corrupted are of one
 length, a column means the same token in both; where they are not (a token more or fewer, bos dropped), the shared
-ones stand `offset` columns further right in the corrupted row, at the same PIDs.
+ones stand in other columns of the corrupted row, at the same PIDs.
 """
 
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from models.counter import Counter
@@ -31,29 +31,13 @@ from probes.inputs.counterfactual_rows import (
     n_counted,
     n_shifts,
     repeated,
+    shifted_rows,
 )
 from probes.result import NotApplicable, task_of_counter
+from training.batches import Batch
 from training.tasks import BOS, NOT_SCORED, Task
 
 VARIABLES = ("shift", "positions", "bos", "start", "length", "tokens", "labels")
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Rows of one length, and what is right."""
-
-    token_ids: Int[Tensor, "batch pos"]
-    position_ids: Int[Tensor, "batch pos"]
-    label_ids: Int[Tensor, "batch pos"]
-
-    def to(self, device: torch.device) -> "Inputs":
-        """The same on a device."""
-        return Inputs(self.token_ids.to(device), self.position_ids.to(device), self.label_ids.to(device))
-
-    def of_rows(self, rows: Bool[Tensor, "batch"], others: "Inputs") -> "Inputs":
-        """These rows of this, and all others of other inputs."""
-        parts = zip(vars(self).values(), vars(others).values(), strict=True)
-        return Inputs(*(torch.where(rows[:, None], mine, other) for mine, other in parts))
 
 
 @dataclass(frozen=True)
@@ -62,8 +46,8 @@ class Pair:
 
     name: str  # key of PAIRS
     task: Task
-    clean: Inputs
-    corrupted: Inputs
+    clean: Batch
+    corrupted: Batch
     changes: tuple[str, ...]  # variables that differ in every row
     holds: tuple[str, ...]  # variables that differ in none
     shared: tuple[int, int]  # column of the first token that both have, in clean and in corrupted rows
@@ -73,22 +57,11 @@ class Pair:
         """Whether columns can be compared one by one, as patching does."""
         return self.clean.token_ids.shape == self.corrupted.token_ids.shape
 
-    @property
-    def offset(self) -> int:
-        """How many columns further right a shared token stands in the corrupted row."""
-        return self.shared[1] - self.shared[0]
-
-    @property
-    def label_changes(self) -> Bool[Tensor, "batch shared"]:
-        """At which shared tokens both rows are scored and another label is right."""
-        clean, corrupted = self.values("labels")
-        return (clean != corrupted) & (clean != NOT_SCORED) & (corrupted != NOT_SCORED)
-
     def values(self, variable: str) -> tuple[Int[Tensor, "batch _"], Int[Tensor, "batch _"]]:
         """What a variable is in the clean and in the corrupted rows."""
         clean, corrupted = (
-            _value(variable, self.task, inputs, first)
-            for inputs, first in zip((self.clean, self.corrupted), self.shared, strict=True)
+            _value(variable, self.task, rows, first)
+            for rows, first in zip((self.clean, self.corrupted), self.shared, strict=True)
         )
         return clean, corrupted
 
@@ -131,7 +104,7 @@ def shift(task: Task, max_position: int, batch: int, seed: int, length: int | No
     here = torch.randint(room, (batch,), generator=generator)
     distance = torch.arange(room) - here[:, None]
     there = choose(distance % (task.period or room) != 0, generator)
-    clean, corrupted = (_inputs(task, token_ids, shifts) for shifts in (here, there))
+    clean, corrupted = (shifted_rows(task, token_ids, shifts) for shifts in (here, there))
     return _pair("shift", task, clean, corrupted, ("shift", "positions"))
 
 
@@ -149,7 +122,9 @@ def start(task: Task, max_position: int, batch: int, seed: int, length: int | No
     step = torch.randint(1, len(starts), (batch,), generator=generator)
     other[:, 0] = starts[0] + (token_ids[:, 0] - starts[0] + step) % len(starts)
     shifts = _shifts(task, token_ids, max_position, generator)
-    return _pair("start", task, _inputs(task, token_ids, shifts), _inputs(task, other, shifts), ("start", "labels"))
+    return _pair(
+        "start", task, shifted_rows(task, token_ids, shifts), shifted_rows(task, other, shifts), ("start", "labels")
+    )
 
 
 def one_more(task: Task, max_position: int, batch: int, seed: int, length: int | None = None) -> Pair:
@@ -159,7 +134,7 @@ def one_more(task: Task, max_position: int, batch: int, seed: int, length: int |
     longer = bring(longer, repeated(longer, task), task.prefix, generator)  # or no count might change
     shifts = _shifts(task, longer, max_position, generator)
     shorter = torch.cat([longer[:, : task.prefix], longer[:, task.prefix + 1 :]], 1)
-    clean, corrupted = _inputs(task, shorter, shifts + 1), _inputs(task, longer, shifts)
+    clean, corrupted = shifted_rows(task, shorter, shifts + 1), shifted_rows(task, longer, shifts)
     shared = (task.prefix, task.prefix + 1)
     return _pair("one_more", task, clean, corrupted, ("shift", "length", "labels"), shared)
 
@@ -187,9 +162,10 @@ def swap(task: Task, max_position: int, batch: int, seed: int, length: int | Non
     other = row.clone()
     other[:, column] = kind_ids[choose(other_kind & kinds_with_room(row, task), generator)]
     shifts = _shifts(task, row, max_position, generator)
-    more, fewer = _inputs(task, row, shifts), _inputs(task, other, shifts)
-    first_more = torch.rand(batch, generator=generator) < 0.5
-    clean, corrupted = more.of_rows(first_more, fewer), fewer.of_rows(first_more, more)
+    counts_more = torch.rand(batch, 1, generator=generator) < 0.5
+    clean, corrupted = (
+        shifted_rows(task, torch.where(counts_more, *tokens), shifts) for tokens in ((row, other), (other, row))
+    )
     return _pair("swap", task, clean, corrupted, ("tokens", "labels"))
 
 
@@ -199,8 +175,8 @@ def bos_dropped(task: Task, max_position: int, batch: int, seed: int, length: in
     generator = torch.Generator().manual_seed(seed)
     token_ids = counted_rows(task, n_counted(task, length), batch, generator)
     shifts = _shifts(task, token_ids, max_position, generator)
-    clean = _inputs(task, token_ids, shifts)
-    corrupted = _inputs(replace(task, bos=False), token_ids[:, 1:], shifts + 1)
+    clean = shifted_rows(task, token_ids, shifts)
+    corrupted = shifted_rows(replace(task, bos=False), token_ids[:, 1:], shifts + 1)
     return _pair("bos_dropped", task, clean, corrupted, ("shift", "bos"), (1, 0))
 
 
@@ -214,7 +190,7 @@ def bos_replaced(task: Task, max_position: int, batch: int, seed: int, length: i
     kind = choose((kind_counts(token_ids, task) > 0) & kinds_with_room(token_ids, task), generator)
     other[:, 0] = torch.tensor(task.vocab.encode(task.kinds))[kind]
     shifts = _shifts(task, token_ids, max_position, generator)
-    clean, corrupted = _inputs(task, token_ids, shifts), _inputs(replace(task, bos=False), other, shifts)
+    clean, corrupted = shifted_rows(task, token_ids, shifts), shifted_rows(replace(task, bos=False), other, shifts)
     return _pair("bos_replaced", task, clean, corrupted, ("bos", "length", "labels"))
 
 
@@ -232,18 +208,14 @@ PAIRS: dict[str, Make] = {
 def _pair(
     name: str,
     task: Task,
-    clean: Inputs,
-    corrupted: Inputs,
+    clean: Batch,
+    corrupted: Batch,
     changes: tuple[str, ...],
     shared: tuple[int, int] | None = None,
 ) -> Pair:
     has = {"bos": task.bos, "start": task.start_tokens > 0}
     holds = tuple(variable for variable in VARIABLES if variable not in changes and has.get(variable, True))
     return Pair(name, task, clean, corrupted, changes, holds, shared or (task.prefix, task.prefix))
-
-
-def _inputs(task: Task, token_ids: Int[Tensor, "batch pos"], shifts: Int[Tensor, "batch"]) -> Inputs:
-    return Inputs(token_ids, shifts[:, None] + torch.arange(token_ids.shape[1]), task.label(token_ids))
 
 
 def _shifts(
@@ -259,17 +231,17 @@ def _need_bos(task: Task) -> None:
         raise NotApplicable(f"rows of this {task.name} do not begin with bos{other}")
 
 
-def _value(variable: str, task: Task, inputs: Inputs, first: int) -> Int[Tensor, "batch _"]:
+def _value(variable: str, task: Task, rows: Batch, first: int) -> Int[Tensor, "batch _"]:
     """What a variable is in each row, whose shared tokens begin at column `first`."""
-    begins_with_bos = inputs.token_ids[:, :1] == (task.vocab.id(BOS) if task.bos else NOT_SCORED)
+    begins_with_bos = rows.token_ids[:, :1] == (task.vocab.id(BOS) if task.bos else NOT_SCORED)
     values = {
-        "shift": inputs.position_ids[:, :1],
-        "positions": inputs.position_ids[:, first:],
+        "shift": rows.position_ids[:, :1],
+        "positions": rows.position_ids[:, first:],
         "bos": begins_with_bos.long(),
-        "start": inputs.token_ids[:, : task.start_tokens],
-        "length": inputs.token_ids.shape[1] - task.start_tokens - begins_with_bos.long(),
-        "tokens": inputs.token_ids[:, first:],
-        "labels": inputs.label_ids[:, first:],
+        "start": rows.token_ids[:, : task.start_tokens],
+        "length": rows.token_ids.shape[1] - task.start_tokens - begins_with_bos.long(),
+        "tokens": rows.token_ids[:, first:],
+        "labels": rows.label_ids[:, first:],
     }
     if variable not in values:
         raise unknown("variable", variable, VARIABLES)

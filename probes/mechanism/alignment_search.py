@@ -18,15 +18,15 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.families import build_counter
 from models.transformer import Transformer
-from probes.inputs.rows import Interval, share_interval
-from probes.mechanism.hypotheses import Hypothesis, Variable, hypotheses_of
-from probes.mechanism.interchange import SUBSPACE_KINDS, Pairs, Place, Swapper, draw_pairs
+from probes.mechanism.hypotheses import Hypothesis, Query, Variable, hypotheses_of
+from probes.mechanism.interchange import SUBSPACE_KINDS, Place, SwapPairs, Swapper, draw_pairs
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
 from training.tasks import Task
 
 RANK = 8
-PAIRS = 384  # to learn from
-HELD_OUT = 256
+N_PAIRS = 384  # to learn from
+N_HELD_OUT = 256
 EPOCHS = 20
 LEARNING_RATE = 1e-2
 
@@ -72,7 +72,7 @@ def alignment_search(
     layer: int = 0,
     rank: int = RANK,
     epochs: int = EPOCHS,
-    pairs: int = PAIRS,
+    pairs: int = N_PAIRS,
     seed: int = 0,
 ) -> AlignmentSearch:
     """Learns in which directions of a place the variable of a hypothesis is, and scores them on other pairs."""
@@ -89,7 +89,7 @@ def alignment_search(
     place = Place((kind,), layer, within=(hypothesis, variable))
     learn, judge = (
         draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
-        for number, extra in ((pairs, 1_000_003), (HELD_OUT, 2_000_003))
+        for number, extra in ((pairs, 1_000_003), (N_HELD_OUT, 2_000_003))
     )
     untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
     assert isinstance(untrained, Transformer)
@@ -109,8 +109,8 @@ def alignment_search(
 
 def _learn(
     counter: Transformer,
-    learn: Pairs,
-    judge: Pairs,
+    learn: SwapPairs,
+    judge: SwapPairs,
     task: Task,
     one: Hypothesis,
     variable: Variable,
@@ -158,14 +158,14 @@ def _learn(
 
 
 def _targets(
-    pairs: Pairs, task: Task, one: Hypothesis, variable: Variable, seed: int, arbitrary: bool
+    pairs: SwapPairs, task: Task, one: Hypothesis, variable: Variable, seed: int, arbitrary: bool
 ) -> tuple[Int[Tensor, "row"], Tensor]:
     """What swaps should give: by the algorithm, or a fixed arbitrary answer for each value that is swapped in."""
     expected, tells = pairs.expected(task, one, variable, "token")
     if not arbitrary:
         return expected, tells
     answers = expected[tells].unique()
-    source = variable.value(pairs.source.query(pairs.row, pairs.source_column))
+    source = variable.value(Query.of(pairs.source, pairs.row, pairs.source_column))
     keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))
     return answers[arbitrary_targets(keys, len(answers), seed).to(answers.device)], tells
 

@@ -7,10 +7,9 @@ import torch
 
 from models.errors import CountLensError, unknown
 from models.families import config_to_dict, family_of
-from models.handbuilt import MECHANISMS, Variable, first_position_counter, mean_position_counter
+from models.handbuilt import MECHANISMS, first_position_counter, mean_position_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
-from probes.result import NotApplicable, task_of_counter
 from training.tasks import BOS, Task, task_settings
 
 POLICY = "shifted"  # exact under every shift, not under gaps between PIDs
@@ -38,16 +37,7 @@ def handbuilt_counter(mechanism: str, task: Task, max_position: int = 128) -> Tr
         model=config_to_dict(counter.cfg),
         task=task_settings(task),
         policy=POLICY,
-        training={"handbuilt": mechanism, "note": f"not trained, built by hand: {MECHANISMS[mechanism].summary}"},
+        training={"handbuilt": mechanism, "note": f"not trained, built by hand: {MECHANISMS[mechanism]}"},
         transformer_lens=counter.transformer_lens_config(),
     )
     return counter
-
-
-def handbuilt_variables(counter: Transformer) -> dict[str, Variable]:
-    """Where a hand-built counter, also one that was saved and loaded, holds the variables of its algorithm."""
-    task, _ = task_of_counter(counter)
-    mechanism = (counter.info.training if counter.info else {}).get("handbuilt")
-    if mechanism is None or task.period is None:
-        raise NotApplicable("this counter was trained, not built by hand: nobody knows where its variables are")
-    return MECHANISMS[mechanism].variables(task.period)

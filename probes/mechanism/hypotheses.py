@@ -12,12 +12,14 @@ what the counter should answer, if it works that way. Some hypotheses also say w
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.counter import Counter
 from models.transformer import Transformer
 from probes.result import NotApplicable
+from training.batches import Batch
 from training.tasks import NOT_SCORED, Task
 
 Values = Float[Tensor, "query"]
@@ -33,20 +35,13 @@ class Query:
     distance: Values
     count: Values
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of one length, without padding."""
-
-    token_ids: Int[Tensor, "row pos"]
-    position_ids: Int[Tensor, "row pos"]
-    label_ids: Int[Tensor, "row pos"]
-    earlier: Int[Tensor, "row pos"]  # tokens of the same kind before
-
-    def query(self, row: Int[Tensor, "query"], column: Int[Tensor, "query"]) -> Query:
-        """What is known of these tokens."""
-        own, first = self.position_ids[row, column], self.position_ids[row, 0]
-        return Query(own.float(), first.float(), column.float(), self.earlier[row, column].float())
+    @classmethod
+    def of(cls, rows: Batch, row: Int[Tensor, "query"], column: Int[Tensor, "query"]) -> "Query":
+        """What is known of these tokens of rows without padding."""
+        own, first = rows.position_ids[row, column], rows.position_ids[row, 0]
+        alike = rows.token_ids[row] == rows.token_ids[row, column][:, None]
+        earlier = torch.arange(alike.shape[1], device=alike.device) < column[:, None]
+        return cls(own.float(), first.float(), column.float(), (alike & earlier).sum(1).float())
 
 
 @dataclass(frozen=True)

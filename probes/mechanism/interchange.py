@@ -22,9 +22,10 @@ from transformer_lens.tools.analysis.interchange import random_basis
 
 from models.hooks import hook_name
 from models.transformer import Transformer
-from probes.inputs.counterfactual_rows import counted_rows, n_shifts
-from probes.inputs.rows import evaluating
-from probes.mechanism.hypotheses import Hypothesis, Query, Rows, Variable, answer_ids
+from probes.inputs.counterfactual_rows import counted_rows, n_shifts, shifted_rows
+from probes.mechanism.hypotheses import Hypothesis, Query, Variable, answer_ids
+from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 Basis = Float[Tensor, "d rank"]
@@ -35,6 +36,7 @@ TOKEN_KINDS = ("resid_pre", "q", "attn_out", "z", "resid_mid", "mlp_out", "resid
 SUBSPACE_KINDS = ("attn_out", "resid_mid", "resid_post")
 FROM_ATTENTION = ("attn_out", "z")
 CONTEXTS = (("k", "v"), ("k",), ("v",))
+HOLDS = 0.5  # of interchanges: what a claim must surely exceed to be called an explanation
 ROUNDS = 3  # of a modular counter's base that rows count
 CANDIDATES = 64  # pairs of tokens of which one is taken
 EXPLAINED = 0.999  # of a variable's effects, within its directions
@@ -75,11 +77,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SwapPairs:
     """Tokens whose answers are watched, each with a token of another row from which variables are taken."""
 
-    base: Rows
-    source: Rows
+    base: Batch
+    source: Batch
     column: Int[Tensor, "row"]
     source_column: Int[Tensor, "row"]
 
@@ -90,7 +92,7 @@ class Pairs:
     @property
     def query(self) -> Query:
         """The tokens that answer."""
-        return self.base.query(self.row, self.column)
+        return Query.of(self.base, self.row, self.column)
 
     @property
     def labels(self) -> Int[Tensor, "row"]:
@@ -110,7 +112,7 @@ class Pairs:
         source's: those need no mechanism. Where nothing should change, it tells something if the variable did.
         """
         column = self.taken_from(at)
-        source = self.source.query(self.row, column)
+        source = Query.of(self.source, self.row, column)
         predicted = answer_ids(task, hypothesis.swapped(variable, self.query, source))
         if variable.ignored:
             return predicted, variable.value(self.query) != variable.value(source)
@@ -120,16 +122,16 @@ class Pairs:
         return predicted, tells
 
 
-def draw_rows(task: Task, max_position: int, rows: int, generator: torch.Generator, device: torch.device) -> Rows:
+def draw_whole_rows(
+    task: Task, max_position: int, rows: int, generator: torch.Generator, device: torch.device
+) -> Batch:
     """Rows of a length and with shifts as in training; of modular counting, no more than three rounds."""
     counted = min(task.train_length, ROUNDS * (task.period or task.train_length))
     token_ids = counted_rows(task, counted, rows, generator)
     if len(task.kinds) > 1:
         token_ids = _with_kind(token_ids)
-    shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows, 1), generator=generator)
-    position_ids = shifts + torch.arange(token_ids.shape[1])
-    earlier = (token_ids[:, :, None] == token_ids[:, None]).tril(-1).sum(2)
-    return Rows(*(x.to(device) for x in (token_ids, position_ids, task.label(token_ids), earlier)))
+    shifts = torch.randint(n_shifts(task, token_ids.shape[1], max_position), (rows,), generator=generator)
+    return shifted_rows(task, token_ids, shifts).to(device)
 
 
 def _with_kind(token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
@@ -140,16 +142,16 @@ def _with_kind(token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
 
 def draw_pairs(
     counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis], n_pairs: int, seed: int
-) -> Pairs:
+) -> SwapPairs:
     """Pairs of tokens, of many candidates those about which most hypotheses say something."""
     generator = torch.Generator().manual_seed(seed)
     base, source = (
-        draw_rows(task, counter.cfg.max_position, n_pairs, generator, counter.device) for _ in ("base", "source")
+        draw_whole_rows(task, counter.cfg.max_position, n_pairs, generator, counter.device) for _ in ("base", "source")
     )
     columns = torch.stack([_columns(task, rows, generator) for rows in (base, source)])
     told = []
     for column, source_column in zip(*columns, strict=True):
-        pairs = Pairs(base, source, column, source_column)
+        pairs = SwapPairs(base, source, column, source_column)
         says = [
             pairs.expected(task, hypothesis, variable, "token")[1].long()
             for hypothesis in hypotheses.values()
@@ -157,16 +159,16 @@ def draw_pairs(
         ]
         told.append(torch.stack(says).sum(0))
     best = torch.stack(told).argmax(0)
-    return Pairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
+    return SwapPairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
 
 
-def _columns(task: Task, rows: Rows, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
+def _columns(task: Task, rows: Batch, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
     """Tokens of each row to choose from."""
     weight = asked(task, rows).double().cpu()
     return torch.multinomial(weight, CANDIDATES, replacement=True, generator=generator).T.to(rows.token_ids.device)
 
 
-def asked(task: Task, rows: Rows) -> Bool[Tensor, "row pos"]:
+def asked(task: Task, rows: Batch) -> Bool[Tensor, "row pos"]:
     """The tokens whose answers are watched: not a row's first and, where kinds are counted apart, of one kind.
 
     What attention brings of a kind lies in that kind's own direction.
@@ -209,7 +211,9 @@ def may_hold(place: Place, hypothesis: str, variable: Variable) -> bool:
 class Swapper:
     """Runs a counter's pairs with places swapped. Hooks are there only during a call."""
 
-    def __init__(self, counter: Transformer, pairs: Pairs, places: Sequence[Place], along: Mapping[Place, Projector]):
+    def __init__(
+        self, counter: Transformer, pairs: SwapPairs, places: Sequence[Place], along: Mapping[Place, Projector]
+    ):
         self.counter, self.pairs, self.along = counter, pairs, along
         names = sorted({name for place in places for name in place.hooks})
         with evaluating(counter):
@@ -270,11 +274,11 @@ def variable_directions(
 ) -> dict[Place, Projector]:
     """What of a displacement at each place belongs to each variable, from a fit to the tokens of rows of their own."""
     sought = [place for place in places if place.within is not None]
-    drawn = draw_rows(
+    drawn = draw_whole_rows(
         task, counter.cfg.max_position, rows, torch.Generator().manual_seed(seed), torch.device(counter.device)
     )
     row, column = asked(task, drawn).nonzero(as_tuple=True)
-    query = drawn.query(row, column)
+    query = Query.of(drawn, row, column)
     names = sorted({name for place in sought for name in place.hooks})
     with evaluating(counter):
         _, cache = counter.run_with_cache(drawn.token_ids, drawn.position_ids, names_filter=names)

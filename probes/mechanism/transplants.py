@@ -22,16 +22,15 @@ from models.families import build_counter
 from models.hooks import hook_name
 from models.recurrent import Recurrent
 from probes.inputs.counterfactual_rows import counted_rows
-from probes.inputs.rows import Interval, evaluating, share_interval
-from probes.mechanism.interchange import Basis, span
+from probes.mechanism.interchange import HOLDS, Basis, Move, span
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
-PAIRS = 128
+N_PAIRS = 128
 LATER = 10  # tokens after a transplant whose answers are judged
 ROWS_AT_ONCE = 32  # some states are large
-HOLDS = 0.5  # of the later answers: what the claim must surely exceed
-Move = Callable[[Tensor, Tensor], Tensor]  # own and foreign state to the new one, both flat
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def transplant(
     )
 
 
-def state_is_count(counter: Counter, pairs: int = PAIRS, seed: int = 0) -> StateIsCount:
+def state_is_count(counter: Counter, pairs: int = N_PAIRS, seed: int = 0) -> StateIsCount:
     """How often answers go on from a transplanted count, over pairs of rows and of tokens, within training lengths."""
     task, row, other = _two_rows(counter, None, seed, pairs)
     later = min(LATER, (row.shape[1] - task.prefix) // 3)
@@ -277,7 +276,7 @@ def _answers(counter: Counter, rows: Int[Tensor, "batch pos"], hooks: HookList =
 
 def _count_bases(counter: Counter, task: Task, seed: int) -> list[Basis]:
     """In each layer, the directions between the mean states of different answers."""
-    rows = counted_rows(task, task.train_length, PAIRS, torch.Generator().manual_seed(seed + 1)).unique(dim=0)
+    rows = counted_rows(task, task.train_length, N_PAIRS, torch.Generator().manual_seed(seed + 1)).unique(dim=0)
     labels = task.label(rows)
     scored = labels != NOT_SCORED
     bases = []

@@ -19,16 +19,24 @@ import torch
 from models.counter import Counter
 from models.families import build_counter
 from models.transformer import Transformer
-from probes.inputs.rows import Interval, share_interval
 from probes.mechanism.hypotheses import Hypothesis, Variable, answer_ids, hypotheses_of
-from probes.mechanism.interchange import Pairs, Place, Swapper, draw_pairs, may_hold, places_of, variable_directions
+from probes.mechanism.interchange import (
+    HOLDS,
+    Place,
+    SwapPairs,
+    Swapper,
+    draw_pairs,
+    may_hold,
+    places_of,
+    variable_directions,
+)
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import Interval, share_interval
 from training.tasks import Task
 
 SEARCH_PAIRS = 96  # on which places are sought
 FIT_ROWS = 256  # to whose tokens the directions of variables are fitted
-PAIRS = 256  # on which they are scored
-HOLDS = 0.5  # of interchanges: what a hypothesis must surely exceed to be called an explanation
+N_PAIRS = 256  # on which they are scored
 AS_IT_IS = "answers"  # the claim about the counter with nothing swapped
 PAPER = {"modular": "first_position", "selective": "shares"}
 
@@ -157,7 +165,7 @@ def _say(claim: Claim) -> str:
 
 
 def mechanisms(
-    counter: Counter, hypotheses: Mapping[str, Hypothesis] | None = None, pairs: int = PAIRS, seed: int = 0
+    counter: Counter, hypotheses: Mapping[str, Hypothesis] | None = None, pairs: int = N_PAIRS, seed: int = 0
 ) -> Mechanisms:
     """How well every stated algorithm predicts what swaps do to an attention counter; or these hypotheses."""
     task, _ = task_of_counter(counter)
@@ -232,7 +240,7 @@ class _Examination:
         return share_interval(self._score.answers() == predicted)
 
     def _right(
-        self, pairs: Pairs, answers: torch.Tensor, one: Hypothesis, variable: Variable, place: Place
+        self, pairs: SwapPairs, answers: torch.Tensor, one: Hypothesis, variable: Variable, place: Place
     ) -> Interval:
         predicted, tells = pairs.expected(self.task, one, variable, place.at)
         return share_interval((answers == predicted)[tells])

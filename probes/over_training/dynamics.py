@@ -74,7 +74,7 @@ def variation(counter: Counter, seed: int) -> float:
 def first_token_effect(counter: Counter, seed: int) -> float:
     """How many points of IND accuracy are lost when nothing can look at the first token."""
     effects = bos_ablation(counter, rows=ROWS // 2, seed=seed).effects
-    return -next(effect for effect in effects if effect.layer is None).ind.points
+    return -next(effect for effect in effects if effect.layer is None).ind.value
 
 
 # A curve that raises NotApplicable is left out, with its reason. Its floor is what it would be worth without anything
@@ -113,10 +113,10 @@ class Dynamics(Result):
         """By curve; None for one that does not rise."""
         return {name: half_rise(self.steps, scores, self.floors.get(name)) for name, scores in self.curves.items()}
 
-    def order(self, name: str, reference: str = REFERENCE) -> Order | None:
-        """Whether a curve rises before, with or after another; None where one of them does not rise."""
+    def order(self, name: str) -> Order | None:
+        """Whether a curve rises before, with or after OOD accuracy; None where one of them does not rise."""
         halves = self.half_rises
-        one, other = halves[name], halves[reference]
+        one, other = halves[name], halves[REFERENCE]
         if one is None or other is None:
             return None
         if one.high <= other.low:

@@ -4,7 +4,6 @@ Components are those of the last snapshot, so that the picture does not turn fro
 states get to where they end. Each snapshot's states are centred by themselves.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,8 @@ from jaxtyping import Float, Int
 from models.checkpoint import load_counter
 from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations
 from probes.over_training.dynamics import Run, snapshots
+from probes.reading.pca import pca_for
+from probes.reading.periods import USUAL_MODULUS
 from probes.result import Result, Verdict, task_of_counter
 from probes.sites import Site
 from training.evaluate import evaluate
@@ -21,7 +22,6 @@ from training.evaluate import evaluate
 ROWS = 64  # of each split, at every snapshot
 COUNTS = 90.0  # percent: a position counts as learnt
 DIMENSIONS = 2
-USUAL_MODULUS = 10
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,19 @@ def _by_position(splits: dict[str, list[float | None]]) -> list[float]:
     return [np.nan if value is None else value for value in merged]
 
 
-def pca_growth(run: Run, site: Site, pids: Sequence[int] | None = None) -> PcaGrowth:
+def pca_growth(run: Run, site: Site) -> PcaGrowth:
     """The states of equal tokens over the snapshots of a run, on the last one's principal components."""
     found = snapshots(run)
     states = []
     for path in found.values():
         counter = load_counter(path)
         task, _ = task_of_counter(counter)
-        places = contiguous_pids(counter, pids, task.prefix)
+        places = contiguous_pids(counter, None, task.prefix)
         x = equal_token_activations(counter, task, places, [site], task.kinds[0])[site].astype(np.float64)
         states.append(x - x.mean(0))
-    components = np.linalg.svd(states[-1], full_matrices=False)[2][:DIMENSIONS]
-    coordinates = np.array([x @ components.T for x in states])
+    with np.errstate(invalid="ignore"):  # 0 / 0: where no position is seen, all states are equal
+        pca = pca_for(states[-1], DIMENSIONS).fit(states[-1])
+    coordinates = np.array([pca.transform(x) for x in states])
     total = np.array([(x**2).sum() for x in states])
     on_plane = (coordinates**2).sum((1, 2))
     shares = np.divide(on_plane, total, out=np.zeros_like(total), where=total > 0)

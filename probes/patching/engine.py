@@ -22,14 +22,14 @@ from models.counter import Counter, Logits, listening
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from models.transformer import Transformer
-from probes.inputs.rows import evaluating
 from probes.patching.brief_hooks import run_and_keep
 from probes.patching.cells import Cells, chunks, grid_axes, source_hook
-from probes.patching.metrics import Metric, Scorer, positions, scorer
+from probes.patching.metrics import Metric, Scorer, scorer
 from probes.patching.rerun_recurrent import RecurrentRerun
 from probes.patching.rerun_transformer import TransformerRerun
 from probes.result import Result, Verdict
 from training.batches import Batch
+from training.evaluate import evaluating
 
 Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
@@ -184,9 +184,8 @@ def patched_logits(
     layer: int | None = None,
     pos: int | None = None,
     head: int | None = None,
-    at: Sequence[int] | None = None,
 ) -> Logits:
-    """The receiver's logits, at the positions `at`, with one activation of the donor's in its place."""
+    """The receiver's logits with one activation of the donor's in its place."""
     _check_pair(donor, receiver)
     chosen = {"layer": layer, "pos": pos, "head": head}
     only = {axis: [index] for axis, index in chosen.items() if index is not None}
@@ -196,10 +195,9 @@ def patched_logits(
     with _quiet(counter):
         _, cache = _run(counter, donor, [source_hook(site, layer)])
         rerun = _rerun(counter, receiver, site)
-        reads = torch.tensor(positions(at, n_pos), device=counter.device)
         index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
         cells = Cells(1, index.get("pos"), index.get("head"), None)
-        return rerun.logits(layer, cells, cache, reads)[0]
+        return rerun.logits(layer, cells, cache, torch.arange(n_pos, device=counter.device))[0]
 
 
 def _sweep(

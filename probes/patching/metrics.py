@@ -23,7 +23,7 @@ AtPositions = Float[Tensor, "cell batch read"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Reference:
     """What a named metric compares answers with, at the positions that are read."""
 
     clean_labels: Int[Tensor, "batch read"]
@@ -31,28 +31,28 @@ class Asked:
     clean_log_probs: Float[Tensor, "batch read d_vocab"]
 
 
-def logit_diff(logits: CellLogits, asked: Asked) -> AtPositions:
+def logit_diff(logits: CellLogits, reference: Reference) -> AtPositions:
     """The clean label's logit minus the corrupted one's."""
-    return _at(logits, asked.clean_labels) - _at(logits, asked.corrupted_labels)
+    return _at(logits, reference.clean_labels) - _at(logits, reference.corrupted_labels)
 
 
-def probability(logits: CellLogits, asked: Asked) -> AtPositions:
+def probability(logits: CellLogits, reference: Reference) -> AtPositions:
     """The probability of the clean label."""
-    return _at(logits.softmax(-1), asked.clean_labels)
+    return _at(logits.softmax(-1), reference.clean_labels)
 
 
-def accuracy(logits: CellLogits, asked: Asked) -> AtPositions:
+def accuracy(logits: CellLogits, reference: Reference) -> AtPositions:
     """1 where the most likely token is the clean label."""
-    return (logits.argmax(-1) == asked.clean_labels).to(logits.dtype)
+    return (logits.argmax(-1) == reference.clean_labels).to(logits.dtype)
 
 
-def kl(logits: CellLogits, asked: Asked) -> AtPositions:
+def kl(logits: CellLogits, reference: Reference) -> AtPositions:
     """The Kullback-Leibler divergence from the clean run's answers, in nats: 0 where they are the same."""
-    clean = asked.clean_log_probs
+    clean = reference.clean_log_probs
     return (clean.exp() * (clean - logits.log_softmax(-1))).sum(-1)
 
 
-METRICS: dict[str, Callable[[CellLogits, Asked], AtPositions]] = {
+METRICS: dict[str, Callable[[CellLogits, Reference], AtPositions]] = {
     "logit_diff": logit_diff,
     "probability": probability,
     "accuracy": accuracy,
@@ -100,14 +100,14 @@ def scorer(
         )
     read = counts.any(0)
     reads, counts = chosen[read], counts[:, read]
-    asked = Asked(
+    reference = Reference(
         clean.label_ids[:, reads].clamp(min=0),
         corrupted.label_ids[:, reads].clamp(min=0),
         clean_logits[:, reads].log_softmax(-1),
     )
 
     def row_means(logits: CellLogits) -> Float[Tensor, "cell row"]:
-        by_position = METRICS[metric](logits, asked)
+        by_position = METRICS[metric](logits, reference)
         return by_position.where(counts, 0).sum(-1) / counts.sum(-1)
 
     return Scorer(metric, reads, row_means)

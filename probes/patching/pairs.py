@@ -13,25 +13,24 @@ kinds that have heads, patched one head at a time at all positions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
 
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.transformer import Transformer
-from probes.inputs.counterfactuals import Inputs, Pair, counterfactual_pair
-from probes.inputs.rows import evaluating
+from probes.inputs.counterfactuals import Pair, counterfactual_pair
 from probes.patching.cells import AXES, axes_of, patchable
 from probes.patching.engine import NOTICEABLE, TOP, PatchGrid, activation_patch
 from probes.patching.metrics import Metric
 from probes.result import NotApplicable, Result, Verdict, plain
 from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 USUAL_PAIRS = ("swap", "start", "shift", "bos_replaced")  # the pairs of equal length, the most telling first
@@ -171,7 +170,7 @@ def pair_patch(
             "probability or kl, or another pair"
         )
     asked = {name: _axes(counter, name, only or {}) for name in dict.fromkeys(sites or usual_sites(counter))}
-    clean, corrupted = (_batch(counter, made.task, inputs) for inputs in (made.clean, made.corrupted))
+    clean, corrupted = (_scored(counter, made.task, rows) for rows in (made.clean, made.corrupted))
     grids = {
         name: activation_patch(
             counter, clean, corrupted, _kind(name), metric, direction=direction, axes=axes, only=only, at=at
@@ -210,7 +209,7 @@ def known_sites(counter: Counter) -> list[str]:
 def _named_pair(name: str, counter: Counter, batch: int, seed: int, length: int | None) -> Pair:
     pair = counterfactual_pair(name, counter, batch, seed, length)
     if not pair.same_length:
-        clean, corrupted = (inputs.token_ids.shape[1] for inputs in (pair.clean, pair.corrupted))
+        clean, corrupted = (rows.token_ids.shape[1] for rows in (pair.clean, pair.corrupted))
         raise CountLensError(
             f"the rows of the pair {name} have {clean} and {corrupted} tokens, and a patch goes from a position to the "
             f"same one: take {', '.join(USUAL_PAIRS[:-1])} or {USUAL_PAIRS[-1]}"
@@ -234,16 +233,12 @@ def _axes(counter: Counter, site: str, only: Mapping[str, Sequence[int]]) -> tup
     return axes
 
 
-def _batch(counter: Counter, task: Task, inputs: Inputs) -> Batch:
-    """The rows of one side, with labels where the task scores them; refuses a counter that gives no answers."""
+def _scored(counter: Counter, task: Task, rows: Batch) -> Batch:
+    """The rows with labels only where the task scores them; refuses a counter that gives no answers."""
     with evaluating(counter):
-        if not bool(counter(inputs.token_ids, inputs.position_ids).isfinite().all()):
+        if not bool(counter(rows.token_ids, rows.position_ids).isfinite().all()):
             raise NotApplicable("answers are not finite: this counter has diverged, train it anew")
-    labels = inputs.label_ids.where(task.scored("ind", inputs.label_ids), NOT_SCORED)
-    no_padding = torch.ones_like(inputs.token_ids, dtype=torch.bool)
-    return Batch(
-        inputs.token_ids, inputs.position_ids, labels, no_padding, torch.ones(len(labels), device=labels.device)
-    )
+    return replace(rows, label_ids=rows.label_ids.where(task.scored("ind", rows.label_ids), NOT_SCORED))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 
 import pandas as pd
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from models.counter import Counter
 from models.errors import CountLensError, unknown
-from probes.inputs.counterfactuals import Inputs, counterfactual_pair
-from probes.inputs.rows import evaluating
+from probes.inputs.counterfactuals import counterfactual_pair
 from probes.patching.engine import DIRECTIONS, patched_logits
 from probes.patching.pairs import PER_HEAD
 from probes.result import Result, Verdict
-from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
 Words = tuple[str, ...]
@@ -85,7 +83,7 @@ def patched_row(
     if not 0 <= row < batch:
         raise CountLensError(f"row {row} is outside 0..{batch - 1}: there are {batch} pairs")
     sides = (made.clean, made.corrupted)
-    donor, receiver = (_one(inputs, row) for inputs in (sides if direction == "denoise" else sides[::-1]))
+    donor, receiver = (rows.rows(slice(row, row + 1)) for rows in (sides if direction == "denoise" else sides[::-1]))
     kind = site.removeprefix(PER_HEAD)
     after = patched_logits(counter, donor, receiver, kind, layer, pos, head)
     with evaluating(counter):
@@ -102,12 +100,6 @@ def patched_row(
         tuple(vocab.decode(before[0].argmax(-1).tolist())),
         tuple(vocab.decode(after[0].argmax(-1).tolist())),
     )
-
-
-def _one(inputs: Inputs, row: int) -> Batch:
-    token_ids, position_ids, label_ids = (tensor[row : row + 1] for tensor in vars(inputs).values())
-    whole = torch.ones_like(token_ids, dtype=torch.bool)
-    return Batch(token_ids, position_ids, label_ids, whole, torch.ones(1, device=token_ids.device))
 
 
 def _labels(task: Task, label_ids: Int[Tensor, "pos"]) -> MaybeWords:

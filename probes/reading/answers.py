@@ -8,8 +8,8 @@ import torch
 
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.inputs.rows import evaluating
 from probes.result import Result, Verdict, task_of_counter
+from training.evaluate import evaluating
 from training.tasks import BOS, NOT_SCORED, PAD, Task
 
 

@@ -26,10 +26,10 @@ from probes.reading.attention_scores import (
     sampled_moments,
 )
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import bounds
 from training.tasks import Task
 
-RESAMPLES = 2000
-INTERVAL = (2.5, 97.5)  # percentiles
+WEIGHTINGS = 2000  # of tokens, for the interval
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ def _interval(
     """
     if ratio == 0:
         return 0.0, 0.0
-    sources, targets = np.random.default_rng(seed).exponential(size=(2, RESAMPLES, len(occurs)))
+    sources, targets = np.random.default_rng(seed).exponential(size=(2, WEIGHTINGS, len(occurs)))
     varied_std, varied_spread = _weighted(mean, std, (sources[:, :, None] * targets[:, None, :])[:, occurs])
-    low, high = np.percentile(varied_std / varied_spread, INTERVAL)
+    low, high = bounds(varied_std / varied_spread)
     return min(ratio, ratio**2 / float(high)), max(ratio, ratio**2 / float(low))
 
 

@@ -13,8 +13,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from models.counter import Counter
-from probes.inputs.rows import RESAMPLES, Interval, bootstrap, constant_share, draw_rows, wilson
+from probes.inputs.rows import constant_share, draw_rows
 from probes.result import Result, Verdict, task_of_counter
+from probes.stats import RESAMPLES, Interval, bootstrap_mean, wilson
 from training.batches import Batch
 from training.evaluate import predict
 from training.paper.tables import paper_numbers_of
@@ -31,7 +32,7 @@ SIGNIFICANT = 0.01
 
 
 @dataclass(frozen=True)
-class Shares:
+class PercentAt:
     """Percent right at each place, NaN where nothing is scored there."""
 
     at: Int[np.ndarray, "at"]  # positions in the row from 1 on, or shifts from 0 on
@@ -49,10 +50,10 @@ class Behaviour(Result):
     trained_up_to: int  # the last position in the row that training scores
     total: dict[str, Interval]  # percent of scored tokens that are right
     constant: dict[str, float]  # percent that one answer, said everywhere, would get at best
-    by_position: dict[str, Shares]
+    by_position: dict[str, PercentAt]
     answers: tuple[str, ...]  # tokens that occur as a label or as an answer
     confusion: dict[str, Int[np.ndarray, "right answer"]]  # how often which answer is given where another is right
-    by_shift: dict[str, Shares]  # ind and ood; empty where there is no shift
+    by_shift: dict[str, PercentAt]  # ind and ood; empty where there is no shift
     shift_p: dict[str, float]  # that accuracy differs as much between shifts by chance; NaN with a single row
     why_no_shift: str | None
     paper: tuple[float, float] | None  # the paper's best seed, IND and OOD
@@ -133,15 +134,15 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
     task, policy = task_of_counter(counter)
     total: dict[str, Interval] = {}
     constant: dict[str, float] = {}
-    by_position: dict[str, Shares] = {}
+    by_position: dict[str, PercentAt] = {}
     pairs: dict[str, Int[Tensor, "pair 3"]] = {}  # label, answer, weight
     for split in task.splits:
         batch = draw_rows(counter, task, policy, split, rows, seed)
         answers = predict(counter, batch)
         scored = task.scored(split, batch.label_ids)
         right = (answers == batch.label_ids) & scored
-        found = bootstrap(_array(right.sum(1))[None], _array(scored.sum(1)), _array(batch.weights), seed)
-        total[split] = Interval(*(100 * float(bound[0]) for bound in found))
+        n_right, n_scored = 100 * _array(right.sum(1))[None], _array(scored.sum(1))
+        (total[split],) = bootstrap_mean(n_right, n_scored, _array(batch.weights), seed)
         constant[split] = constant_share(batch, scored)
         by_position[split] = _by_position(right, scored, batch.weights)
         if split in MAIN_SPLITS:
@@ -149,7 +150,7 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
             pairs[split] = torch.stack([batch.label_ids[scored], answers[scored], weights[scored].long()], 1)
     names, confusion = _confusion(task, pairs)
     why_no_shift = _why_no_shift(counter, policy)
-    by_shift: dict[str, Shares] = {}
+    by_shift: dict[str, PercentAt] = {}
     shift_p: dict[str, float] = {}
     for split in () if why_no_shift else MAIN_SPLITS:
         by_shift[split], shift_p[split] = _by_shift(counter, task, policy, split, seed)
@@ -177,20 +178,11 @@ def _array(tensor: Shaped[Tensor, "*at"]) -> Float[np.ndarray, "*at"]:
     return tensor.double().cpu().numpy()
 
 
-def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> Shares:
+def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> PercentAt:
     n_right, n_scored = (_array((which * weights[:, None]).sum(0)) for which in (right, scored))
-    return _shares(np.arange(1, len(n_right) + 1), n_right, n_scored, *wilson(n_right, n_scored))
-
-
-def _shares(
-    at: Int[np.ndarray, "at"],
-    right: Float[np.ndarray, "at"],
-    scored: Float[np.ndarray, "at"],
-    low: Float[np.ndarray, "at"],
-    high: Float[np.ndarray, "at"],
-) -> Shares:
-    share = np.divide(right, scored, out=np.full_like(right, np.nan), where=scored > 0)
-    return Shares(at, 100 * share, 100 * low, 100 * high, scored.astype(int))
+    share = np.divide(n_right, n_scored, out=np.full_like(n_right, np.nan), where=n_scored > 0)
+    low, high = wilson(n_right, n_scored)
+    return PercentAt(np.arange(1, len(share) + 1), 100 * share, 100 * low, 100 * high, n_scored.astype(int))
 
 
 def _confusion(
@@ -214,7 +206,7 @@ def _why_no_shift(counter: Counter, policy: str) -> str | None:
     return None
 
 
-def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int) -> tuple[Shares, float]:
+def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int) -> tuple[PercentAt, float]:
     """Accuracy of the same rows at evenly spaced offsets, and the p-value of its differences.
 
     All of these offsets leave room for the longest row.
@@ -237,9 +229,9 @@ def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int
     right = (predict(counter, everywhere) == everywhere.label_ids).view(len(shifts), n_rows, n_pos) & scored
     counts, weights = _array(scored.sum(1)), _array(batch.weights)
     sums = _array(right.sum(2))
-    mean, low, high = bootstrap(sums, counts, weights, seed)
-    n_scored = np.full(len(shifts), counts @ weights)
-    return _shares(shifts, mean * n_scored, n_scored, low, high), _shift_p(sums, weights, seed)
+    found = bootstrap_mean(100 * sums, counts, weights, seed)
+    n_scored = np.full(len(shifts), int(counts @ weights))
+    return PercentAt(shifts, found.value, found.low, found.high, n_scored), _shift_p(sums, weights, seed)
 
 
 def _shift_p(right: Float[np.ndarray, "shift row"], weights: Float[np.ndarray, "row"], seed: int) -> float:

@@ -21,9 +21,10 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
 from models.schemes import SCHEMES
-from probes.reading.linear_probe import Estimate, balanced_accuracy, explained_variance, standardised
+from probes.reading.linear_probe import balanced_accuracy, explained_variance, standardised
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
+from probes.stats import Interval
 from training.batches import Batch
 from training.tasks import Task
 
@@ -31,22 +32,20 @@ ROWS = 60
 HELD_OUT = 1 / 3  # of the rows
 LEAST_SHIFTS = 6
 NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right after it, and anywhere
+SAME_PID = 4  # tokens whose PIDs differ by no more are at about the same
 UNTRAINED = 3  # counters of the same shape with fresh weights
 READ = 0.95  # balanced accuracy from which on a token is recognised
 FITS = 90.0  # percent IND from which on a counter has learnt its task
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Interval):
     """How well something is read on held-out rows, and from counters with fresh weights."""
 
-    value: float
-    low: float
-    high: float
     untrained: tuple[float, ...]
 
     @classmethod
-    def of(cls, mine: Estimate, others: Sequence[Estimate]) -> "Reading":
+    def of(cls, mine: Interval, others: Sequence[Interval]) -> "Reading":
         """A trained counter's estimate next to those of untrained ones."""
         return cls(mine.value, mine.low, mine.high, tuple(other.value for other in others))
 
@@ -207,13 +206,13 @@ def _chosen_columns(
 
 def read_sites(
     counter: Counter, tokens: Tokens, sites: Sequence[Site], seed: int
-) -> dict[Site, tuple[Estimate, Estimate]]:
+) -> dict[Site, tuple[Interval, Interval]]:
     """Balanced accuracy of "first" and R² of the shift at each site."""
     mask = None if counter.cfg.causal else tokens.batch.attention_mask
     activations = site_activations(counter, tokens.batch.token_ids, tokens.batch.position_ids, sites, mask)
     readings = {}
     for site, x in activations.items():
-        features = standardised(x[tokens.rows, tokens.columns], tokens.fitted, seed)
+        features = standardised(x[tokens.rows, tokens.columns], tokens.fitted)
         readings[site] = (
             balanced_accuracy(features, tokens.first, tokens.rows, tokens.fitted, seed),
             explained_variance(features, tokens.shifts, tokens.rows, tokens.fitted, seed),
@@ -221,10 +220,10 @@ def read_sites(
     return readings
 
 
-def own_pid_share(tokens: Tokens, within: int = 4) -> float:
+def own_pid_share(tokens: Tokens) -> float:
     """R² of the shift from a token's own PID alone: by the mean shift of fitted tokens at about the same PID."""
     own, fitted, shifts = tokens.shifts + tokens.columns, tokens.fitted, tokens.shifts
-    near = np.abs(own[~fitted][:, None] - own[fitted]) <= within
+    near = np.abs(own[~fitted][:, None] - own[fitted]) <= SAME_PID
     guess = np.where(near.any(1), near @ shifts[fitted] / np.maximum(near.sum(1), 1), shifts[fitted].mean())
     missed, spread = guess - shifts[~fitted], shifts[~fitted] - shifts[fitted].mean()
     return float(1 - (missed**2).sum() / (spread**2).sum())

@@ -3,93 +3,81 @@
 Tokens of a row are alike, so rows and not tokens are held out, resampled, and split for choosing the ridge's penalty.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
+from probes.reading.pca import ROUNDING, pca_for
+from probes.stats import Interval, bootstrap
+
 WIDEST = 64  # principal components that a probe gets of a wider site
-ROUNDING = 1e-5  # columns that vary by less than this share of the activations' size carry rounding alone
-RESAMPLES = 500
-CONFIDENCE = 0.95
 PENALTIES = np.logspace(-1, 6, 15)
 
 Features = Float[np.ndarray, "token d"]
-Rows = Int[np.ndarray, "token"]
-Mask = Bool[np.ndarray, "token"]
+RowNumbers = Int[np.ndarray, "token"]
+TokenMask = Bool[np.ndarray, "token"]
+Weights = Float[np.ndarray, "sample token"]
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A value, and what it lies between when held-out rows are drawn again."""
-
-    value: float
-    low: float
-    high: float
-
-
-def standardised(x: Features, fitted: Mask, seed: int = 0) -> Float[np.ndarray, "token _"]:
+def standardised(x: Features, fitted: TokenMask) -> Float[np.ndarray, "token _"]:
     """Columns of mean 0 and spread 1 over the fitted tokens, WIDEST at the most; those that only round are 0."""
     x = x.astype(np.float64)
     least = ROUNDING * np.sqrt((x[fitted] ** 2).mean())
     centred = x - x[fitted].mean(0)
     if min(x.shape[1], fitted.sum()) > WIDEST and centred[fitted].std() > least:
-        solver = "covariance_eigh" if x.shape[1] <= 512 else "randomized"
-        pca = PCA(WIDEST, svd_solver=solver, iterated_power=2, random_state=seed)
-        centred = pca.fit(centred[fitted]).transform(centred)
+        centred = pca_for(centred[fitted], WIDEST).fit(centred[fitted]).transform(centred)
     spread = centred[fitted].std(0)
     return np.where(spread > least, centred / np.where(spread > least, spread, 1), 0.0)
 
 
-def balanced_accuracy(x: Features, labels: Mask, rows: Rows, fitted: Mask, seed: int = 0) -> Estimate:
+def balanced_accuracy(x: Features, labels: TokenMask, rows: RowNumbers, fitted: TokenMask, seed: int = 0) -> Interval:
     """Mean share of right answers over both classes, of a logistic regression; 0.5 without anything to go by."""
     if not x.any():
-        return Estimate(0.5, 0.5, 0.5)
+        return Interval(0.5, 0.5, 0.5)
     classifier = LogisticRegression(class_weight="balanced", solver="newton-cholesky", max_iter=30, tol=1e-3)
     classifier.fit(x[fitted], labels[fitted])
     truth = labels[~fitted]
     right = classifier.predict(x[~fitted]) == truth
-    weights = _resampled(rows[~fitted], seed)
-    shares = [weights[:, which] @ right[which] / weights[:, which].sum(1) for which in (truth, ~truth)]
-    return _estimate((shares[0] + shares[1]) / 2)
+
+    def balanced(weights: Weights) -> Float[np.ndarray, "sample"]:
+        of_first, of_others = (weights[:, which] @ right[which] / weights[:, which].sum(1) for which in (truth, ~truth))
+        return (of_first + of_others) / 2
+
+    return _over_rows(balanced, rows[~fitted], seed)
 
 
 def explained_variance(
-    x: Features, target: Float[np.ndarray, "token"], rows: Rows, fitted: Mask, seed: int = 0
-) -> Estimate:
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: TokenMask, seed: int = 0
+) -> Interval:
     """R² of a ridge regression, whose penalty is chosen on a third of the fitted rows."""
     if not x.any():
-        return Estimate(0.0, 0.0, 0.0)
+        return Interval(0.0, 0.0, 0.0)
     middle = target[fitted].mean()
     guess = middle + ridge(x, target - middle, rows, fitted)
-    weights = _resampled(rows[~fitted], seed)
-    missed = weights @ (guess[~fitted] - target[~fitted]) ** 2
-    return _estimate(1 - missed / (weights @ (target[~fitted] - middle) ** 2))
+    missed, spread = ((target - other)[~fitted] ** 2 for other in (guess, middle))
+    return _over_rows(lambda weights: 1 - weights @ missed / (weights @ spread), rows[~fitted], seed)
 
 
-def ridge(x: Features, target: Float[np.ndarray, "token"], rows: Rows, fitted: Mask) -> Float[np.ndarray, "token"]:
+def ridge(
+    x: Features, target: Float[np.ndarray, "token"], rows: RowNumbers, fitted: TokenMask
+) -> Float[np.ndarray, "token"]:
     """Predictions of a ridge regression for all tokens."""
     choosing = fitted & np.isin(rows, np.unique(rows[fitted])[::3])
     errors = ((_ridges(x, target, fitted & ~choosing)[choosing] - target[choosing, None]) ** 2).sum(0)
     return _ridges(x, target, fitted)[:, errors.argmin()]
 
 
-def _ridges(x: Features, target: Float[np.ndarray, "token"], fitted: Mask) -> Float[np.ndarray, "token penalty"]:
+def _ridges(x: Features, target: Float[np.ndarray, "token"], fitted: TokenMask) -> Float[np.ndarray, "token penalty"]:
     """Predictions for all tokens with each penalty, from one decomposition."""
     squares, axes = np.linalg.eigh(x[fitted].T @ x[fitted])
     turned = axes.T @ (x[fitted].T @ target[fitted])
     return x @ axes @ (turned[:, None] / (np.maximum(squares, 0)[:, None] + PENALTIES))
 
 
-def _resampled(rows: Rows, seed: int) -> Float[np.ndarray, "resample token"]:
-    """How often each token counts when rows are drawn again; the first line is the sample itself."""
+def _over_rows(statistic: Callable[[Weights], Float[np.ndarray, "sample"]], rows: RowNumbers, seed: int) -> Interval:
+    """A statistic of weighted tokens, and what it lies between when their rows are drawn again."""
     names, index = np.unique(rows, return_inverse=True)
-    drawn = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
-    return np.concatenate([np.ones((1, len(names))), drawn])[:, index]
-
-
-def _estimate(values: Float[np.ndarray, "resample"]) -> Estimate:
-    low, high = np.nanquantile(values[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(float(values[0]), float(low), float(high))
+    (found,) = bootstrap(lambda weights: statistic(weights[:, index])[None], np.ones(len(names)), seed)
+    return found

@@ -20,9 +20,11 @@ from models.counter import Counter
 from models.families import family_of
 from models.hooks import hook_name
 from models.transformer import Transformer
-from probes.inputs.rows import bootstrap, constant_share, draw_rows, evaluating
+from probes.inputs.rows import constant_share, draw_rows
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import Intervals, bootstrap_mean
 from training.batches import Batch
+from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Split, Task
 
 SPLITS: tuple[Split, ...] = ("ind", "ood")
@@ -31,26 +33,17 @@ READY = 0.9  # of the last site's accuracy: there the answer can be read
 
 
 @dataclass(frozen=True)
-class Means:
-    """Means over tokens, with their 95 % intervals over rows."""
-
-    value: Float[np.ndarray, "part"]
-    low: Float[np.ndarray, "part"]
-    high: Float[np.ndarray, "part"]
-
-
-@dataclass(frozen=True)
 class LogitLens(Result):
     """What can be read where, and who wrote it. Dicts are by split: at IND and at OOD positions."""
 
     sites: tuple[str, ...]  # embed, L0 attn, L0 mlp, ...: read after each
-    accuracy: dict[str, Means]  # percent, by site
-    probability: dict[str, Means]  # of the right answer, by site
+    accuracy: dict[str, Intervals]  # percent, by site
+    probability: dict[str, Intervals]  # of the right answer, by site
     constant: dict[str, float]  # percent that one answer, said everywhere, would get at best
     by_position: Float[np.ndarray, "site pos"]  # percent by site: IND up to the border, OOD beyond; NaN: not scored
     trained_up_to: int  # the border: the last position in the row that training scores
     parts: tuple[str, ...]  # embed, position, L0H0, ..., L0 mlp, ...
-    attribution: dict[str, Means]  # what each part adds to the margin
+    attribution: dict[str, Intervals]  # what each part adds to the margin
     margin: dict[str, float]  # the mean margin itself
     worst_error: float  # of the parts' sum, at any scored token
 
@@ -141,13 +134,13 @@ class _Read:
     scored: Bool[Tensor, "batch pos"]
     weights: Float[Tensor, "batch"]
 
-    def means(self, values: Float[Tensor, "part batch pos"], seed: int) -> Means:
+    def means(self, values: Float[Tensor, "part batch pos"], seed: int) -> Intervals:
         """Means over the scored tokens."""
         sums, counts, weights = (
             tensor.double().cpu().numpy()
             for tensor in ((values * self.scored).sum(-1), self.scored.sum(-1), self.weights)
         )
-        return Means(*bootstrap(sums, counts, weights, seed))
+        return bootstrap_mean(sums, counts, weights, seed)
 
     def worst_error(self) -> float:
         """By how much the parts' sum misses the margin, at the worst token."""

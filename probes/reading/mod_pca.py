@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.stats import false_discovery_control
-from sklearn.decomposition import PCA
 
 from models.counter import Counter
 from models.errors import CountLensError
 from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, first_tested
-from probes.reading.periods import ALPHA, CONSTANT, LEAST_ROUNDS, PERMUTATIONS, Periods, cluster_score, find_period
+from probes.reading.pca import principal_components
+from probes.reading.periods import ALPHA, LEAST_ROUNDS, PERMUTATIONS, Periods, cluster_score, find_period
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
 from training.tasks import Task
@@ -144,17 +144,6 @@ class ModPca(Result):
         frame = pd.concat(frames, ignore_index=True)
         return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64"})
 
-    def sites_frame(self) -> pd.DataFrame:
-        """One line a site: its period, and how much the principal components explain."""
-        lines = [
-            _name(found.site)
-            | {"period": found.period, "modulus": found.modulus, "score": found.score, "p": found.p, "q_site": found.q}
-            | {"visible": found.visible}
-            | {f"variance_{number}": share for number, share in enumerate(found.variance, start=1)}
-            for found in self.sites
-        ]
-        return pd.DataFrame(lines).astype({"layer": "Int64", "head": "Int64", "period": "Int64"})
-
     def coordinates_frame(self) -> pd.DataFrame:
         """One line a site and position: where it lies on the principal components."""
         frames = []
@@ -216,7 +205,7 @@ def mod_pca(
     start = first_tested(task)
     tested = {site: find_period(x[start:], moduli, expected, permutations, seed) for site, x in activations.items()}
     corrected = _over_sites(tested)
-    pictures = {site: _principal_components(x, components) for site, x in activations.items()}
+    pictures = {site: principal_components(x, components) for site, x in activations.items()}
     visible = {
         site: between_clusters(x[start:], periods.moduli[periods.best])
         for (site, x), periods in zip(activations.items(), tested.values(), strict=True)
@@ -246,20 +235,6 @@ def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
         corrected = false_discovery_control([smallest[site] for site in varying])
         smallest |= dict(zip(varying, map(float, corrected), strict=True))
     return smallest
-
-
-def _principal_components(
-    x: Float[np.ndarray, "pos d"], components: int
-) -> tuple[Float[np.ndarray, "pos component"], Float[np.ndarray, "component"]]:
-    """Coordinates, and the share of variance of each; zeros where nothing but rounding varies."""
-    components = min(components, *x.shape)
-    x = x.astype(np.float64)
-    if ((x - x.mean(0)) ** 2).sum() <= CONSTANT**2 * (x**2).sum():
-        return np.zeros((len(x), components)), np.zeros(components)
-    pca = PCA(components, svd_solver="full")
-    coordinates, shares = pca.fit_transform(x), pca.explained_variance_ratio_
-    real = shares > CONSTANT**2
-    return coordinates * real, shares * real
 
 
 def between_clusters(x: Float[np.ndarray, "pos d"], modulus: int) -> float:

@@ -31,15 +31,16 @@ from jaxtyping import Bool, Float, Int
 from scipy.signal.windows import tukey
 
 from models.errors import CountLensError
+from probes.reading.pca import ROUNDING
 
 ALPHA = 0.05
 LARGEST_MODULUS = 20
+USUAL_MODULUS = 10  # where a task has no base: the paper's
 LEAST_ROUNDS = 3  # a period must be seen so often
 PERMUTATIONS = 40_000  # so that p < 0.001 can be seen after correction
 TAPERED = 0.5  # share of the positions that the taper touches
-CONSTANT = 1e-5  # a spread below this share of the activations' size is rounding
 
-Steps = Float[np.ndarray, "step d"]
+Innovations = Float[np.ndarray, "step d"]
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,6 @@ class Periods:
     def best(self) -> int:
         """The index of the period or, where there is none, of the modulus with the smallest p."""
         return int(self.p.argmin()) if self.period is None else self.moduli.index(self.period)
-
-    def score_of(self, modulus: int) -> float:
-        """The cluster score of one modulus."""
-        return float(self.scores[self.moduli.index(modulus)])
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ def _check(moduli: Sequence[int], n_pos: int) -> None:
         )
 
 
-def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Steps | None:
+def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Innovations | None:
     """What is new at each position: without drift slower than a period of `slowest`, and without what it inherits
     from the position before. None where nothing but drift is left."""
     x = activations.astype(np.float64)
@@ -148,14 +145,14 @@ def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Steps 
     waves = np.cos(np.pi * np.outer(middle, np.arange(2 * n_pos // slowest + 1)))
     drift, _ = np.linalg.qr(np.column_stack([waves, middle - 0.5]))
     rest = x - drift @ (drift.T @ x)
-    if (rest**2).sum() <= CONSTANT**2 * (x**2).sum():
+    if (rest**2).sum() <= ROUNDING**2 * (x**2).sum():
         return None
     inherited = np.clip((rest[1:] * rest[:-1]).sum() / (rest[:-1] ** 2).sum(), 0, 1)
     steps = rest[1:] - inherited * rest[:-1]
     return steps - steps.mean(0)
 
 
-def spectrum_of(steps: Steps) -> Spectrum:
+def spectrum_of(steps: Innovations) -> Spectrum:
     """Agreement and power; columns count together, so any rotation of the activations gives the same."""
     n_pos, half = len(steps), half_grid(len(steps))
     taper = tukey(n_pos + 2, TAPERED)[1:-1]

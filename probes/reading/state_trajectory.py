@@ -23,12 +23,13 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from probes.inputs.equal_tokens import equal_token_activations, first_tested
+from probes.reading.pca import principal_components
+from probes.reading.periods import USUAL_MODULUS
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site
 from training.tasks import NOT_SCORED
 
 COMPONENTS = 3
-USUAL_MODULUS = 10
 LEAST_MODULUS = 3  # two places make no circle
 LEAST_ROUNDS = 5  # one is lost to the running mean, the others are halved
 LOCKED = 0.9  # mean cosine between the angle and where it should be: what a circle has at least
@@ -176,23 +177,6 @@ def state_trajectory(
         shares[:components],
         find_circle(coordinates[start:], np.arange(1 + start, length + 1), modulus) if shares.any() else None,
     )
-
-
-def principal_components(
-    x: Float[np.ndarray, "pos d"],
-) -> tuple[Float[np.ndarray, "pos component"], Float[np.ndarray, "component"]]:
-    """All principal coordinates, and the share of the variance of each. Quick where there are far more columns than
-    positions, as in a state; where nothing but rounding varies, all are zero.
-    """
-    x = x.astype(np.float64)
-    size = (x**2).sum()
-    x = x - x.mean(0)
-    values, vectors = np.linalg.eigh(x @ x.T)
-    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
-    if values.sum() <= NOTHING**2 * size:
-        return np.zeros_like(vectors), np.zeros_like(values)
-    signs = np.sign(vectors[np.abs(vectors).argmax(0), np.arange(len(values))])
-    return vectors * signs * np.sqrt(values), values / values.sum()
 
 
 def find_circle(x: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"], modulus: int) -> Circle | None:

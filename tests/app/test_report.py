@@ -61,7 +61,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
 
 def test_report_json_says_what_was_looked_at_and_what_came_out(written: Path, runs: dict[str, Path]) -> None:
     report = json.loads((written / "report.json").read_text())
-    assert (report["schema_version"], report["seed"]) == (1, 0)
+    assert (report["schema_version"], report["seed"]) == (2, 0)
     assert [counter["name"] for counter in report["checkpoints"]] == [str(path) for path in runs.values()]
     assert all(len(counter["sha256"]) == 64 for counter in report["checkpoints"])
     assert list(report["probes"]) == list(PROBES)

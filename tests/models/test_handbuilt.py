@@ -1,6 +1,7 @@
 """Hand-built counters: exact for every modulus, length and shift; and the variables are where they are said to be."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from models import CountLensError, load_counter, save_counter, to_transformer_le
 from models.handbuilt import (
     MECHANISMS,
     Layout,
-    Place,
     first_position_counter,
+    first_position_layout,
     mean_position_counter,
+    mean_position_layout,
 )
+from models.hooks import hook_name
 from models.transformer import Transformer
 
 BOS, OTHER = 0, 1  # ids; the label of remainder r is FIRST_LABEL + r
@@ -140,6 +143,40 @@ def test_every_token_attends_to_bos_alone_or_to_all_alike() -> None:
     torch.testing.assert_close(patterns["mean_position"], alike.expand(64, -1, -1))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the value of a variable is while the counter computes."""
+
+    kind: str  # of activation, in TransformerLens' shorthand
+    columns: tuple[int, ...]  # of its last axis
+    head: int | None = None  # where the kind has heads
+    pos: int | None = None  # the only token that has it; None: every token has its own
+
+    @property
+    def hook(self) -> str:
+        return hook_name(self.kind, layer=0)
+
+
+def columns(layout: Layout, name: str) -> tuple[int, ...]:
+    """The columns of a variable: those that hold it, then those that hold its negative."""
+    return tuple(layout.write(name).nonzero()[:, 1].sort().values.tolist())
+
+
+def places(mechanism: str, m: int) -> dict[str, tuple[Place, ...]]:
+    """Where a counter holds the variables of its algorithm: to swap a value there is to swap it in the algorithm."""
+    layout = first_position_layout(m) if mechanism == "first_position" else mean_position_layout(m)
+    at = {name: columns(layout, name) for name in layout.widths}
+    shared = {
+        # Before attention `own` is not alone: what is swapped there moves what later tokens read, too.
+        "own": (Place("resid_mid", at["own"]),),
+        "count": (Place("mlp_out", at["count"]), Place("resid_post", at["count"])),
+    }
+    if mechanism == "first_position":
+        copied = Place("resid_pre", at["own"], pos=0), Place("z", tuple(range(m)), head=0)
+        return shared | {"first": (*copied, Place("attn_out", at["first"]), Place("resid_mid", at["first"]))}
+    return shared | {"mean": (Place("z", (0,), head=0), Place("attn_out", at["mean"]), Place("resid_mid", at["mean"]))}
+
+
 def swapped_answers(counter: Transformer, place: Place, base: int, source: int) -> torch.Tensor:
     """Remainders that the counter answers with one place's values from another shift, token c's from token -c - 1."""
     n_pos = 40
@@ -177,13 +214,13 @@ def predicted(mechanism: str, variable: str, place: Place, base: int, source: in
 @pytest.mark.parametrize("shifts", [(3, 71), (80, 5)])
 @pytest.mark.parametrize(
     ("mechanism", "variable"),
-    [(mechanism, variable) for mechanism in MECHANISMS for variable in MECHANISMS[mechanism].variables(10)],
+    [(mechanism, variable) for mechanism in MECHANISMS for variable in places(mechanism, 10)],
 )
 def test_a_variable_swapped_at_any_of_its_places_is_swapped_in_the_algorithm(
     mechanism: str, variable: str, shifts: tuple[int, int]
 ) -> None:
     counter = build(mechanism, 10)
-    for place in MECHANISMS[mechanism].variables(10)[variable].places:
+    for place in places(mechanism, 10)[variable]:
         answers = swapped_answers(counter, place, *shifts)
         expected = predicted(mechanism, variable, place, *shifts) % 10
         assert torch.equal(answers[1:], expected[1:]), place  # bos itself is not scored
@@ -194,7 +231,7 @@ def test_reading_undoes_writing_and_sees_no_other_variable() -> None:
     assert layout.d_model == 12
     assert torch.equal(layout.write("own") @ layout.read("own"), torch.eye(3))
     assert not (layout.write("own") @ layout.read("first")).any()
-    assert layout.columns("first") == (4, 5, 10, 11)
+    assert columns(layout, "first") == (4, 5, 10, 11)
 
 
 def test_what_cannot_be_built_is_refused() -> None:

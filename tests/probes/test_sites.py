@@ -9,7 +9,7 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.families import build_counter
 from models.hooks import hook_name
-from probes.sites import Site, all_heads, kinds_of, site_activations, sites_named, sites_of
+from probes.sites import Site, all_heads, kinds_of, site_activations, sites_of
 
 
 def counter_of(cfg: object, seed: int = 0) -> Counter:
@@ -92,7 +92,6 @@ def test_reading_leaves_the_counter_in_its_mode_and_takes_no_gradients() -> None
     [
         (lambda counter: sites_of(counter, ["resid_pots"]), "unknown site 'resid_pots': did you mean resid_post"),
         (lambda counter: sites_of(counter, ["state"]), "unknown site 'state'"),
-        (lambda counter: sites_named(counter, ["L2 q"]), "unknown site 'L2 q'"),
         (lambda counter: site_activations(counter, IDS, PIDS, [Site("q", 0, 2)]), "unknown site 'L0 H2 q'"),
         (lambda counter: site_activations(counter, IDS, PIDS, [Site("state", 0)]), "unknown site 'L0 state'"),
         (lambda counter: site_activations(counter, IDS, PIDS, [Site("mlp_out", 0, 1)]), "unknown site 'L0 H1 mlp_out'"),
@@ -101,7 +100,3 @@ def test_reading_leaves_the_counter_in_its_mode_and_takes_no_gradients() -> None
 def test_a_wrong_name_is_answered_with_the_right_ones(ask: object, message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         ask(transformer("ape"))  # type: ignore[operator]
-
-
-def test_sites_are_found_by_their_labels() -> None:
-    assert sites_named(transformer("ape"), ["L1 H0 q", "embed"]) == [Site("q", 1, 0), Site("embed")]

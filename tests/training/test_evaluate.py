@@ -19,7 +19,7 @@ from models.find import SHIPPED, named_counters
 from training import datafile
 from training.batches import Batch
 from training.datafile import evaluate_file
-from training.evaluate import evaluate, predict
+from training.evaluate import evaluate, evaluating, predict
 from training.tasks import Task, make_task, task_of_checkpoint
 
 PAPER_DATA = Path(__file__).parents[1] / "paper_data"
@@ -232,3 +232,11 @@ def test_a_shipped_counter_has_its_listed_score_on_the_papers_own_rows(name: str
     scores = evaluate_file(counter, task, "shifted", PAPER_DATA / f"{FILES[name.partition('/')[0]]}.jsonl")
     drawn = [evaluate(counter, task, "shifted", scores.lines, seed).ind for seed in range(5)]  # samples of that size
     assert scores.accuracy == pytest.approx(counter.info.scores["ind"], abs=max(1.0, 4 * stdev(drawn)))
+
+
+def test_a_counter_is_left_in_the_mode_it_was_in() -> None:
+    counter = build_counter(TransformerConfig(13), torch.Generator()).train()
+    with evaluating(counter):
+        assert not counter.training
+        assert torch.is_inference_mode_enabled()
+    assert counter.training

@@ -15,12 +15,11 @@ from training.paper.agreement import succeeds
 from training.paper.comparison import Checkpoint, ComparedCell
 
 Side = Literal["ind", "ood"]
-SIDES: tuple[Side, ...] = ("ind", "ood")
 LEAST_ARCHITECTURES = 3  # of a row, for its order to say something
 LEAST_SEEDS = 3  # of a cell, for its range to say something
 
 
-class Pair(NamedTuple):
+class OursAndPaper(NamedTuple):
     """The accuracies of one cell on one side, in percent."""
 
     ours: float
@@ -67,10 +66,10 @@ def closeness(cells: Sequence[ComparedCell], side: Side, checkpoint: Checkpoint 
     )
 
 
-def _pair(cell: ComparedCell, side: Side, checkpoint: Checkpoint) -> Pair:
+def _pair(cell: ComparedCell, side: Side, checkpoint: Checkpoint) -> OursAndPaper:
     numbers = cell.numbers_of(checkpoint)
     assert numbers is not None
-    return Pair(getattr(numbers, side), getattr(cell.paper, side))
+    return OursAndPaper(getattr(numbers, side), getattr(cell.paper, side))
 
 
 def _range(cell: ComparedCell, side: Side, checkpoint: Checkpoint) -> bool:
@@ -82,7 +81,7 @@ def _range(cell: ComparedCell, side: Side, checkpoint: Checkpoint) -> bool:
 
 def _row_correlations(trained: Iterable[ComparedCell], side: Side, checkpoint: Checkpoint) -> list[float]:
     """Spearman's correlation for each row of a table that has several architectures, not all alike."""
-    rows: dict[object, list[Pair]] = {}
+    rows: dict[object, list[OursAndPaper]] = {}
     for cell in trained:
         paper = cell.paper
         row = paper.experiment._replace(architecture=""), paper.width, paper.heads, paper.statistic

@@ -10,7 +10,7 @@ A difference speaks for the cells that have all of the values it gives; what it 
 several that speak for a cell the first is taken.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,20 +52,6 @@ def read_differences(path: Path) -> list[Difference]:
 def reason_for(cell: PaperCell, differences: Sequence[Difference]) -> str | None:
     """The first reason that speaks for a cell; None where none does."""
     return next((difference.reason for difference in differences if difference.is_for(cell)), None)
-
-
-def stale_values(differences: Iterable[Difference], differing: Sequence[PaperCell]) -> list[str]:
-    """What the reasons name that no longer differs: each a line to mend in the file.
-
-    Every value of every reason must be that of a differing cell which the reason is for.
-    """
-    stale = []
-    for difference in differences:
-        cells = [cell for cell in differing if difference.is_for(cell)]
-        for key, allowed in difference.values.items():
-            gone = set(allowed) - {getattr(cell, key) for cell in cells}
-            stale += [f"{key} = {value!r} of {difference.reason!r}" for value in allowed if value in gone]
-    return stale
 
 
 def _parse(entry: object, where: str) -> Difference:

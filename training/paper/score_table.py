@@ -1,16 +1,15 @@
 """The scores of many runs as one CSV file, a line a run: what the zoo ships and the paper's tables are set beside."""
 
 import csv
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.atomic import write_text
-from models.border import read_text
+from models.border import IN_FILE, convert, field_hints, read_text
 from models.errors import CountLensError
 from models.header import read_info
 from training.config import architecture_name
@@ -62,6 +61,9 @@ class ScoreRow:
     def rank(self) -> tuple[float, int]:
         """Larger is better: by the mean of IND and OOD, and of equal ones the lower seed."""
         return self.ind + self.ood, -self.seed
+
+
+COLUMNS = [field.name for field in fields(ScoreRow)]
 
 
 def cell_of(name: str) -> str:
@@ -123,6 +125,7 @@ def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
 
 def read_scores(path: Path) -> list[ScoreRow]:
     """The runs of a table that `write_scores` wrote; further columns are left aside."""
+    # Not by pandas, which guesses types: here every value is checked, and a wrong one is named with its line.
     try:
         reader = csv.DictReader(StringIO(read_text(path, MAX_BYTES), newline=""))
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -136,44 +139,14 @@ def read_scores(path: Path) -> list[ScoreRow]:
         raise CountLensError(f"cannot read {path}: {error}") from error
 
 
-def _flag(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError("must be 0 or 1")
-    return text == "1"
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("must not be empty")
-    return text
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("must be a number")
-    return number
-
-
-COLUMNS = [field.name for field in fields(ScoreRow)]
-_PARSERS: dict[Any, Callable[[str], Any]] = {
-    str: _text,
-    bool: _flag,
-    int: int,
-    float: _number,
-    int | None: lambda text: int(text) if text else None,
-}
-
-
 def _parse(line: Mapping[str, str | None], where: str) -> ScoreRow:
-    values = {}
-    for field in fields(ScoreRow):
-        got = line[field.name]
-        try:
-            values[field.name] = _PARSERS[field.type](got or "")
-        except ValueError as error:
-            raise CountLensError(f"{where}: {field.name} is {got!r}: {error}") from error
-    return ScoreRow(**values)
+    try:
+        hints = field_hints(ScoreRow).items()
+        return ScoreRow(
+            **{name: convert(name, line[name] or None, hint, IN_FILE, as_text=True) for name, hint in hints}
+        )
+    except CountLensError as error:
+        raise CountLensError(f"{where}: {error}") from error
 
 
 def _written(value: Any) -> Any:

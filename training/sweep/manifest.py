@@ -16,7 +16,7 @@ from training.presets import resolve
 from training.run.folder import RunFolder
 from training.sweep.grid import SweepRun
 
-State = Literal["finished", "failed", "started", "waiting"]
+RunState = Literal["finished", "failed", "started", "waiting"]
 MAX_BYTES = 64 * 2**20  # of a manifest; a run takes about 1,500
 
 
@@ -24,7 +24,7 @@ MAX_BYTES = 64 * 2**20  # of a manifest; a run takes about 1,500
 class RunStatus:
     """How far a run is; the scores are the last ones or, when it is finished, those of its best checkpoint."""
 
-    state: State
+    state: RunState
     step: int  # of the last evaluation
     steps: int
     seconds: float  # of training up to there
@@ -127,7 +127,7 @@ def status_of(folder: RunFolder, config: RunConfig) -> RunStatus:
         scores = read_info(folder.best).scores if folder.finished else last
     except CountLensError as error:  # one damaged run must not hide the others
         failure = str(error)
-    state: State = "waiting"
+    state: RunState = "waiting"
     if failure is not None:
         state = "failed"
     elif folder.finished:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
-from app.explorer.page import Note, Panel, Panels
+from app.explorer.cache import SharedCounter
+from app.explorer.call import Call
+from app.explorer.page import Note, Panel, Panels, panel_of
 from app.explorer.pages import behaviour
 from app.figures.attention import variation_panels
 from app.figures.attention_row import pattern_figure, scores_figure
@@ -28,7 +29,7 @@ class Settings:
     head: int | None  # None: all of the layer
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets for the row, the layer and the head; none for a counter that has no attention."""
     cfg = subject.counter.cfg
     if not isinstance(cfg, TransformerConfig):
@@ -44,7 +45,7 @@ def controls(subject: Subject) -> Settings:
     return Settings(row, layer, None if head == ALL_HEADS else int(head))
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """The pattern and the scores of the row, then the variation of scores over all pairs of positions."""
     try:
         yield from _row(subject, settings)
@@ -52,37 +53,23 @@ def panels(subject: Subject, settings: Settings) -> Panels:
         if isinstance(error, NotApplicable):
             raise
         yield Note(str(error))
-    found = compute(subject, attention_variation)
-    if len(found.tokens) == 1:
-        yield Note(f"Variation of the scores over positions: {found.verdict.sentence}")
-        return
-    yield Panel(
-        "Variation of the scores over positions",
-        variation_panels(found, settings.layer),
-        found.to_frame,
-        f"""from app.figures.attention import variation_panels
-from probes.reading.attention_variation import attention_variation
-
-figure = variation_panels(attention_variation(counter), {settings.layer})""",
-        found.verdict.sentence,
-    )
+    variation = subject.call(attention_variation)
+    if len(variation.value.tokens) == 1:
+        yield Note(f"Variation of the scores over positions: {variation.value.verdict.sentence}")
+    else:
+        yield panel_of("Variation of the scores over positions", variation_panels, variation, settings.layer)
 
 
-def _row(subject: Subject, settings: Settings) -> Panels:
+def _row(subject: SharedCounter, settings: Settings) -> Panels:
     row, head = settings.row, settings.head
     shift = row.shift if subject.counter.has_positions else 0
-    tokens = row.tokens or compute(subject, example_row, length=row.length, seed=row.seed)
-    found = compute(subject, attention_row, tokens=tokens, layer=settings.layer, shift=shift)
-    shown = found if head is None else found.head(head)
+    tokens = row.tokens or subject.call(example_row, length=row.length, seed=row.seed).value
+    found = subject.call(attention_row, tokens, layer=settings.layer, shift=shift)
+    shown = found.value if head is None else found.value.head(head)
     for caption, draw in (("Attention pattern", pattern_figure), ("Scores before the softmax", scores_figure)):
         yield Panel(
             caption,
-            draw(found, head),
+            Call(draw, found, head=head),
             shown.to_frame,
-            f"""from app.figures.attention_row import {draw.__name__}
-from probes.reading.attention_row import attention_row
-
-row = attention_row(counter, {tokens!r}, layer={settings.layer}, shift={shift})
-figure = {draw.__name__}(row, head={head})""",
             shown.verdict.sentence if draw is pattern_figure else "",
         )

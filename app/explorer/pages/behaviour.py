@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
-from app.explorer.page import Note, Panel, Panels
+from app.explorer.cache import SharedCall, SharedCounter
+from app.explorer.page import Note, Panel, Panels, panel_of
 from app.figures.behaviour import position_figure
 from app.figures.row import row_figure
-from models.counter import Counter
 from models.errors import CountLensError
 from probes.reading.answers import example_row, predict_tokens
-from probes.reading.behaviour import Behaviour, behaviour
+from probes.reading.behaviour import behaviour
 from probes.result import task_of_counter
 
 ROWS = 128  # of each split, for the accuracy at each position
@@ -27,7 +25,7 @@ class Settings:
     shift: int
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets for the row and its shift."""
     task, _ = task_of_counter(subject.counter)
     longest = subject.counter.cfg.max_position if subject.counter.has_positions else task.longest_row
@@ -48,46 +46,20 @@ def controls(subject: Subject) -> Settings:
     return Settings(tokens, length, seed, shift)
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """The row, then accuracy at each position."""
     try:
         yield _row(subject, settings)
     except CountLensError as error:  # a row that was typed wrongly says nothing about the rest
         yield Note(str(error))
-    found, figure = compute(subject, draw_accuracy, name=subject.name, architecture=subject.architecture)
-    yield Panel(
-        "Accuracy at each position",
-        figure,
-        found.to_frame,
-        f"""from app.figures.behaviour import position_figure
-from probes.reading.behaviour import behaviour
-
-found = behaviour(counter, rows={ROWS})
-figure = position_figure(found, {subject.name!r}, {subject.architecture!r})""",
-        found.verdict.sentence,
-    )
+    accuracy = subject.call(behaviour, rows=ROWS)
+    # Kept with its numbers: it stays while the row changes, and plotly is slow.
+    figure = SharedCall(subject, position_figure, accuracy, subject.name, subject.architecture)
+    found = accuracy.value
+    yield Panel("Accuracy at each position", figure, found.to_frame, found.verdict.sentence)
 
 
-def draw_accuracy(counter: Counter, name: str, architecture: str) -> tuple[Behaviour, go.Figure]:
-    """Accuracy at each position, and its picture: it stays while the row changes, and plotly is slow."""
-    found = behaviour(counter, rows=ROWS)
-    return found, position_figure(found, name, architecture)
-
-
-def _row(subject: Subject, settings: Settings) -> Panel:
+def _row(subject: SharedCounter, settings: Settings) -> Panel:
     shift = settings.shift if subject.counter.has_positions else 0
-    tokens = settings.tokens or compute(subject, example_row, length=settings.length, seed=settings.seed)
-    answers = compute(subject, predict_tokens, tokens=tokens, shift=shift)
-    return Panel(
-        "Token by token",
-        row_figure(answers),
-        answers.to_frame,
-        f"""from app.figures.row import row_figure
-from models.counter import Counter
-from models.errors import CountLensError
-from probes.reading.answers import predict_tokens
-
-answers = predict_tokens(counter, {tokens!r}, shift={shift})
-figure = row_figure(answers)""",
-        answers.verdict.sentence,
-    )
+    tokens = settings.tokens or subject.call(example_row, length=settings.length, seed=settings.seed).value
+    return panel_of("Token by token", row_figure, subject.call(predict_tokens, tokens, shift=shift))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
+from app.explorer.cache import SharedCounter
+from app.explorer.call import Call
 from app.explorer.page import Note, Panel, Panels
 from app.figures.first_token import readings_figure
 from probes.reading.first_token import first_token_probe
@@ -21,7 +22,7 @@ class Settings:
     layer: int | None  # None: all
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets that choose what is drawn; all of it is computed at once."""
     layers, layer = subject.counter.cfg.n_layers, ALL_LAYERS
     with st.container(horizontal=True, gap="medium"):
@@ -31,20 +32,16 @@ def controls(subject: Subject) -> Settings:
     return Settings(QUANTITIES[quantity], None if layer == ALL_LAYERS else int(layer))
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """What is read at each site."""
-    found = compute(subject, first_token_probe)
+    read = subject.call(first_token_probe)
+    found = read.value
     if settings.quantity == "shift" and found.ignores_positions:
         yield Note("The shift cannot be read: this counter ignores position ids.")
     else:
         yield Panel(
             "Read by a linear probe, on shifts that it has not seen",
-            readings_figure(found, settings.quantity, settings.layer),
+            Call(readings_figure, read, settings.quantity, layer=settings.layer),
             found.to_frame,
-            f"""from app.figures.first_token import readings_figure
-from probes.reading.first_token import first_token_probe
-
-found = first_token_probe(counter)
-figure = readings_figure(found, {settings.quantity!r}, layer={settings.layer})""",
             f"{found.verdict.sentence[0].upper()}{found.verdict.sentence[1:]}.",
         )

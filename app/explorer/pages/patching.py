@@ -1,25 +1,23 @@
 """What activations of one row do in another: by cell, token by token, and which algorithm that speaks for."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from threading import Lock
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
-from app.explorer.page import Note, Panel, Panels
+from app.explorer.cache import SharedCounter, open_copy
+from app.explorer.call import Call
+from app.explorer.page import Note, Panel, Panels, panel_of
 from app.figures.edited_rows import patched_row_figure
 from app.figures.mechanisms import claims_figure, transplant_figure
 from app.figures.patching import patching_caption, patching_figure
-from models.checkpoint import load_counter
 from models.counter import Counter
 from models.recurrent import Recurrent
 from probes.inputs.counterfactuals import Pair, counterfactual_pair
-from probes.mechanism.transplants import StateIsCount, state_is_count
-from probes.mechanism.verdict import Mechanisms, mechanisms
+from probes.mechanism.transplants import state_is_count
+from probes.mechanism.verdict import mechanisms
 from probes.patching.cells import axes_of
 from probes.patching.engine import DIRECTIONS
 from probes.patching.metrics import METRICS
@@ -29,10 +27,11 @@ from probes.result import NotApplicable, task_of_counter
 
 ROWS = 8  # pairs of them
 SHORTEST, USUAL_LENGTH = 6, 20
+MECHANISM = "Which stated algorithm it follows"
 
 
 @dataclass(frozen=True)
-class Asked:
+class View:
     """A sweep over one site, and the cell of it that is looked at."""
 
     pair: str
@@ -46,24 +45,24 @@ class Asked:
 
 @dataclass(frozen=True)
 class Settings:
-    asked: Asked | str  # or why nothing can be patched
+    view: View | str  # or why nothing can be patched
     mechanism: bool
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets for the pair, the site and one cell."""
-    asked: Asked | str
+    view: View | str
     try:
-        asked = _asked(subject.counter)
+        view = _choose_view(subject.counter)
     except NotApplicable as reason:
-        asked = str(reason)
+        view = str(reason)
     mechanism = state.toggle(
         "mechanism", "Test the mechanism", help="Swaps variables of stated algorithms between rows; up to half a minute"
     )
-    return Settings(asked, mechanism)
+    return Settings(view, mechanism)
 
 
-def _asked(counter: Counter) -> Asked:
+def _choose_view(counter: Counter) -> View:
     task, _ = task_of_counter(counter)
     columns = st.columns(5)
     with columns[4]:
@@ -90,7 +89,7 @@ def _asked(counter: Counter) -> Asked:
             cell[axis] = state.slider(name, f"Patched {name}", 0, sizes[axis] - 1, 0)
     with places[-1]:
         row = state.slider("row", "Row", 0, ROWS - 1, 0)
-    return Asked(pair.name, site, metric, direction, length, tuple(cell.items()), row)
+    return View(pair.name, site, metric, direction, length, tuple(cell.items()), row)
 
 
 def _pairs(counter: Counter, length: int) -> Iterator[tuple[str, Pair]]:
@@ -107,70 +106,33 @@ def _axes(site: str) -> tuple[str, ...]:
     return ("layer", "head") if site.startswith(PER_HEAD) else tuple(axis for axis in axes_of(site) if axis != "src")
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """The map, one patch token by token, and the mechanism where it is asked for."""
-    if isinstance(settings.asked, str):
-        yield Note(f"Nothing to patch: {settings.asked}. The page States exchanges states of recurrent counters.")
+    if isinstance(settings.view, str):
+        yield Note(f"Nothing to patch: {settings.view}. The page States exchanges states of recurrent counters.")
     else:
-        yield from _patches(subject, settings.asked)
+        yield from _patches(subject, settings.view)
     if settings.mechanism:
         yield _mechanism(subject)
 
 
-def _patches(subject: Subject, asked: Asked) -> Panels:
-    shared: dict[str, Any] = {"pair": asked.pair, "direction": asked.direction, "batch": ROWS, "length": asked.length}
-    sweep = shared | {"sites": (asked.site,), "metric": asked.metric}
-    found = compute(subject, pair_patch, **sweep)
+def _patches(subject: SharedCounter, view: View) -> Panels:
+    shared: dict[str, Any] = {"pair": view.pair, "direction": view.direction, "batch": ROWS, "length": view.length}
+    sweep = shared | {"sites": (view.site,), "metric": view.metric}
+    patches = subject.call(pair_patch, **sweep)
+    found = patches.value
     yield Panel(
-        patching_caption(found, asked.site),
-        patching_figure(found, asked.site),
+        patching_caption(found, view.site),
+        Call(patching_figure, patches, view.site),
         found.to_frame,
-        f"""from app.figures.patching import patching_figure
-from probes.patching.pairs import pair_patch
-
-found = pair_patch(counter, {_arguments(sweep)})
-figure = patching_figure(found, {asked.site!r})""",
-        f"{found.setting} {found.finding(asked.site)}",
+        f"{found.setting} {found.finding(view.site)}",
     )
-    one = shared | {"site": asked.site, "row": asked.row} | dict(asked.cell)
-    row = compute(subject, patched_row, **one)
-    yield Panel(
-        "One patch, token by token",
-        patched_row_figure(row),
-        row.to_frame,
-        f"""from app.figures.edited_rows import patched_row_figure
-from probes.patching.patched_row import patched_row
-
-figure = patched_row_figure(patched_row(counter, {_arguments(one)}))""",
-        row.verdict.sentence,
-    )
+    one = subject.call(patched_row, **shared, site=view.site, row=view.row, **dict(view.cell))
+    yield panel_of("One patch, token by token", patched_row_figure, one)
 
 
-def _arguments(asked: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in asked.items())
-
-
-def _mechanism(subject: Subject) -> Panel:
-    # It loads a counter of its own, so that nobody has to wait for this one.
-    alone = replace(subject, lock=Lock())
-    found = compute(alone, mechanism_of, path=subject.path)
-    if isinstance(found, Mechanisms):
-        figure, code = claims_figure(found), ("claims_figure", "mechanisms", "mechanisms")
-    else:
-        figure, code = transplant_figure(found), ("transplant_figure", "transplants", "state_is_count")
-    return Panel(
-        "Which stated algorithm it follows",
-        figure,
-        found.to_frame,
-        """from app.figures.mechanisms import {0}
-from probes.{1} import {2}
-
-figure = {0}({2}(counter))""".format(*code),
-        found.verdict.sentence,
-    )
-
-
-def mechanism_of(counter: Counter, path: Path) -> Mechanisms | StateIsCount:
-    """What swaps say of an attention counter, and transplants of a recurrent one."""
-    own = load_counter(path)
-    return state_is_count(own) if isinstance(own, Recurrent) else mechanisms(own)
+def _mechanism(subject: SharedCounter) -> Panel:
+    alone = open_copy(subject)
+    if isinstance(subject.counter, Recurrent):
+        return panel_of(MECHANISM, transplant_figure, alone.call(state_is_count))
+    return panel_of(MECHANISM, claims_figure, alone.call(mechanisms))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
+from app.explorer.cache import SharedCounter
+from app.explorer.call import Call
 from app.explorer.page import Panel, Panels
-from app.figures.mod_pca import USUAL_MODULUS, pca_figure, score_figure
+from app.figures.mod_pca import pca_figure, score_figure
 from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
-from probes.reading.periods import LARGEST_MODULUS
+from probes.reading.periods import LARGEST_MODULUS, USUAL_MODULUS
 from probes.result import task_of_counter
 from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
 
@@ -27,7 +28,7 @@ class Settings:
     number: int  # of PIDs
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets for the site, the PIDs and the colours."""
     usual = _usual_pids(subject)
     left, middle, right = st.columns(3, gap="medium")
@@ -46,37 +47,29 @@ def controls(subject: Subject) -> Settings:
     return Settings(site, modulus, 3 if solid else 2, shift, number)
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """The picture, then the score of every modulus."""
     site, pids = settings.site, _chosen_pids(subject, settings)
-    found = compute(subject, mod_pca, pids=pids, sites=(site,))
-    code = f"""from app.figures.mod_pca import pca_figure, score_figure
-from probes.reading.mod_pca import mod_pca
-from probes.sites import Site
-
-site = {site!r}
-found = mod_pca(counter, pids={pids!r}, sites=[site])
-"""
+    periods = subject.call(mod_pca, pids=pids, sites=(site,))
+    found = periods.value
     yield Panel(
         "Principal components of equal tokens",
-        pca_figure(found, site, settings.modulus, settings.dimensions),
+        Call(pca_figure, periods, site, modulus=settings.modulus, dimensions=settings.dimensions),
         found.coordinates_frame,
-        code + f"figure = pca_figure(found, site, modulus={settings.modulus}, dimensions={settings.dimensions})",
         f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
         "variance, drift included.",
         half=True,
     )
     yield Panel(
         "Score of every modulus",
-        score_figure(found, site),
+        Call(score_figure, periods, site),
         found.to_frame,
-        code + "figure = score_figure(found, site)",
         "Filled where positions that are equal modulo m lie together more than chance would have it.",
         half=True,
     )
 
 
-def _choose_site(subject: Subject) -> Site:
+def _choose_site(subject: SharedCounter) -> Site:
     cfg = subject.counter.cfg
     kind = state.select("site", "Site", kinds_of(subject.counter), "resid_post")
     if kind in GLOBAL_KINDS:
@@ -88,14 +81,14 @@ def _choose_site(subject: Subject) -> Site:
     return Site(kind, layer, None if head == ALL_HEADS else int(head))
 
 
-def _usual_pids(subject: Subject) -> range:
+def _usual_pids(subject: SharedCounter) -> range:
     """All that a counter has, up to the paper's 128."""
     task, _ = task_of_counter(subject.counter)
     places = contiguous_pids(subject.counter, None, task.prefix)
     return range(int(places[0]), int(places[-1]) + 1)
 
 
-def _chosen_pids(subject: Subject, settings: Settings) -> range:
+def _chosen_pids(subject: SharedCounter, settings: Settings) -> range:
     """As many as the counter has of those that were asked for; one without positions starts at its first."""
     usual = _usual_pids(subject)
     start = settings.shift if subject.counter.has_positions else 0

@@ -1,22 +1,21 @@
 """How a counter came about: scores and pictures over the snapshots that its training kept."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from threading import Lock
 
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import Subject, compute
+from app.explorer.cache import SharedCall, SharedCounter
+from app.explorer.call import Given
 from app.explorer.catalogue import FileKey, read_snapshots
-from app.explorer.page import Panel, Panels
+from app.explorer.page import Panels, panel_of
 from app.explorer.registry import PAGES
 from app.figures.dynamics import dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
-from models.counter import Counter
 from models.find import CHECKPOINT
-from probes.over_training.dynamics import CURVES, LEAST_SNAPSHOTS, Dynamics, dynamics
-from probes.over_training.growth import AccuracyGrowth, PcaGrowth, accuracy_growth, pca_growth
+from probes.over_training.dynamics import CURVES, LEAST_SNAPSHOTS, dynamics
+from probes.over_training.growth import accuracy_growth, pca_growth
 from probes.result import NotApplicable
 from probes.sites import GLOBAL_KINDS, Site, kinds_of
 
@@ -33,7 +32,7 @@ class Settings:
     all_curves: bool
 
 
-def controls(subject: Subject) -> Settings:
+def controls(subject: SharedCounter) -> Settings:
     """Widgets for what is drawn; the step itself is in the sidebar."""
     left, middle, right = st.columns(3)
     with left:
@@ -54,68 +53,24 @@ def controls(subject: Subject) -> Settings:
     return Settings(picture, Site(kind, None if kind in GLOBAL_KINDS else layer), all_curves)
 
 
-def panels(subject: Subject, settings: Settings) -> Panels:
+def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """A picture that moves, then curves with the chosen step marked."""
     files = _files(subject)
+    run = Given("run", {step: key.path for step, key in files}, repr(subject.reference))
     # The same whatever step is chosen; and it loads counters of its own, so nobody has to wait for this one.
-    run = replace(subject, key=files[-1][1], lock=Lock())
+    alone = replace(subject, key=files, lock=Lock())
     step = subject.info.step
     if settings.picture == "accuracy":
-        grown = compute(run, accuracy_over_training, files=files)
-        yield Panel(
-            "Accuracy at each position, over training",
-            accuracy_growth_figure(grown, step),
-            grown.to_frame,
-            f"""from app.figures.growth import accuracy_growth_figure
-from probes.over_training.growth import accuracy_growth
-
-figure = accuracy_growth_figure(accuracy_growth({subject.reference!r}), {step})""",
-            grown.verdict.sentence,
-        )
+        grown = SharedCall(alone, accuracy_growth, run)
+        yield panel_of("Accuracy at each position, over training", accuracy_growth_figure, grown, step)
     else:
-        moved = compute(run, components_over_training, files=files, site=settings.site)
-        yield Panel(
-            "States of equal tokens, over training",
-            pca_growth_figure(moved, step),
-            moved.to_frame,
-            f"""from app.figures.growth import pca_growth_figure
-from probes.over_training.growth import pca_growth
-from probes.sites import Site
-
-site = {settings.site!r}
-figure = pca_growth_figure(pca_growth({subject.reference!r}, site), {step})""",
-            moved.verdict.sentence,
-        )
-    curves = tuple(name for name in CURVES if settings.all_curves or name not in SLOW)
-    found = compute(run, curves_over_training, files=files, curves=curves)
-    yield Panel(
-        "What rises when",
-        dynamics_figure(found, step),
-        found.to_frame,
-        f"""from app.figures.dynamics import dynamics_figure
-from probes.over_training.dynamics import dynamics
-
-figure = dynamics_figure(dynamics({subject.reference!r}, {list(curves)!r}), {step})""",
-        found.verdict.sentence,
-    )
+        moved = SharedCall(alone, pca_growth, run, settings.site)
+        yield panel_of("States of equal tokens, over training", pca_growth_figure, moved, step)
+    curves = [name for name in CURVES if settings.all_curves or name not in SLOW]
+    yield panel_of("What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
 
 
-def curves_over_training(counter: Counter, files: Files, curves: tuple[str, ...]) -> Dynamics:
-    """Scores over a run's snapshots."""
-    return dynamics(_paths(files), list(curves))
-
-
-def accuracy_over_training(counter: Counter, files: Files) -> AccuracyGrowth:
-    """Accuracy at each position over a run's snapshots."""
-    return accuracy_growth(_paths(files))
-
-
-def components_over_training(counter: Counter, files: Files, site: Site) -> PcaGrowth:
-    """States of equal tokens over a run's snapshots."""
-    return pca_growth(_paths(files), site)
-
-
-def _files(subject: Subject) -> Files:
+def _files(subject: SharedCounter) -> Files:
     """The sound snapshots of the run, none of them outside of its folder."""
     folder = subject.path.parent
     by_step, _ = read_snapshots(folder if subject.path.name == CHECKPOINT else folder.parent)
@@ -125,7 +80,3 @@ def _files(subject: Subject) -> Files:
             "with `--snapshots 12`, or look at mod10/ape-2L and mod10/spe-2L"
         )
     return tuple((step, FileKey.of(path)) for step, path in by_step.items())
-
-
-def _paths(files: Files) -> dict[int, Path]:
-    return {step: key.path for step, key in files}

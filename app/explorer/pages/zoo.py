@@ -4,17 +4,15 @@ import streamlit as st
 
 from app.escape import for_markdown
 from app.explorer import state
+from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
 from app.explorer.page import Panel
 from app.explorer.zoo import Grid, zoo_grid
 from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
 
-CODE = """from app.explorer.catalogue import read_catalogue, start_folders
-from app.explorer.zoo import zoo_grid
-from app.figures.zoo import zoo_figure
-
-figure = zoo_figure(zoo_grid(read_catalogue(start_folders(())).entries.values()))"""
+GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
+IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
 
 
 def show(catalogue: Catalogue) -> dict[str, str]:
@@ -48,8 +46,10 @@ def _picture(grid: Grid) -> dict[str, str]:
     from app.explorer.draw import draw_panel
     from app.figures.zoo import zoo_figure
 
-    panel = Panel("The zoo, percent right, IND / OOD", zoo_figure(grid), grid.to_frame, CODE)
-    return draw_panel(panel, "zoo", "zoo", least_width=900)
+    figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
+    panel = Panel("The zoo, percent right, IND / OOD", figure, grid.to_frame)
+    draw_panel(panel, "zoo", "zoo", least_width=900)
+    return {"zoo": panel.alt}
 
 
 def _nearness(catalogue: Catalogue) -> None:

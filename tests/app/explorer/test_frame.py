@@ -16,7 +16,7 @@ from shipped import shipped
 
 from app.cli import main
 from app.commands.explore import streamlit_command
-from app.explorer.cache import compute, open_subject
+from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue, Entry, read_catalogue, start_folders
 from app.explorer.zoo import zoo_grid
 from app.figures.zoo import zoo_figure
@@ -135,27 +135,27 @@ CROWDS: list[int] = []
 
 
 def test_a_result_is_computed_once_for_all_and_one_at_a_time_on_a_counter(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries[LSTM])
-    assert subject is open_subject(catalogue.entries[LSTM])
+    subject = open_counter(catalogue.entries[LSTM])
+    assert subject is open_counter(catalogue.entries[LSTM])
     CROWDS.clear()
     with ThreadPoolExecutor(8) as sessions:
-        found = list(sessions.map(lambda number: compute(subject, slow_square, number=number % 3), range(12)))
+        found = list(sessions.map(lambda number: subject.call(slow_square, number=number % 3).value, range(12)))
     assert found == [0, 1, 4] * 4
     assert CROWDS == [1, 1, 1]
 
 
 def test_another_file_under_the_same_name_is_another_counter(tmp_path: Path) -> None:
     shutil.copytree(SHIPPED / LSTM, tmp_path / "mine")
-    before = open_subject(read_catalogue((tmp_path,)).entries["mine"])
+    before = open_counter(read_catalogue((tmp_path,)).entries["mine"])
     shutil.copy(SHIPPED / shipped("mod10/rnn-1L") / CHECKPOINT, tmp_path / "mine/model.safetensors")
-    after = open_subject(read_catalogue((tmp_path,)).entries["mine"])
+    after = open_counter(read_catalogue((tmp_path,)).entries["mine"])
     assert (before.architecture, after.architecture) == ("lstm", "rnn")
 
 
 def test_what_has_no_name_cannot_be_kept(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries[LSTM])
+    subject = open_counter(catalogue.entries[LSTM])
     with pytest.raises(TypeError, match="define it in a module"):
-        compute(subject, lambda counter: 1)
+        subject.call(lambda counter: 1)
 
 
 def fail_at_first(counter: Counter) -> str:
@@ -169,10 +169,10 @@ FAILED: list[bool] = []
 
 
 def test_a_mishap_is_not_kept(catalogue: Catalogue) -> None:
-    subject = open_subject(catalogue.entries[LSTM])
+    subject = open_counter(catalogue.entries[LSTM])
     with pytest.raises(OSError, match="out of luck"):
-        compute(subject, fail_at_first)
-    assert compute(subject, fail_at_first) == "well"
+        subject.call(fail_at_first).value  # noqa: B018 - it is a call
+    assert subject.call(fail_at_first).value == "well"
 
 
 def test_explore_passes_its_options_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

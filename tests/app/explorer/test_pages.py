@@ -55,14 +55,32 @@ def test_two_counters_stand_side_by_side_and_a_broken_one_harms_no_other(
     assert "truncated" in beside_broken.error[0].value
 
 
-@pytest.mark.parametrize("path", PAGES)
+VIEWS = [
+    *((path, {"counter": TRANSFORMER, "drawn": "true"}) for path in PAGES),
+    ("behaviour", {"counter": RECURRENT, "tokens": "a a a"}),
+    ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}),
+    ("pid-pca", {"counter": TRANSFORMER, "site": "q", "head": "2", "solid": "true"}),
+    ("attention", {"counter": TRANSFORMER, "layer": "1", "head": "3", "shift": "7"}),
+    ("bos-ablation", {"counter": TRANSFORMER, "edit": "averaged", "L0": "false", "L0H1": "true", "every": "true"}),
+    ("patching", {"counter": TRANSFORMER, "site": "head_z", "direction": "denoise", "row": "3"}),
+    ("patching", {"counter": RECURRENT, "mechanism": "true"}),
+    pytest.param("patching", {"counter": TRANSFORMER, "mechanism": "true"}, marks=pytest.mark.slow),
+    ("states", {"counter": RECURRENT, "picture": "3D", "colours": "modulus"}),
+    ("states", {"counter": RECURRENT, "picture": "circle", "source": "3"}),
+    ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}),
+]
+
+
+@pytest.mark.parametrize(("path", "view"), VIEWS)
 def test_the_code_on_a_page_draws_its_figures_again(
     path: str,
+    view: dict[str, str],
     open_page: Callable[..., Any],
     figures: Callable[[Any], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = open_page(path, counter=TRANSFORMER, drawn="true")
+    app = open_page(path, **view)
+    assert not any("which is not there" in info.value for info in app.info)
     drawn: list[go.Figure] = []
     monkeypatch.setattr(go.Figure, "show", lambda figure: drawn.append(figure))  # noqa: PLW0108 - a method of a list is none of a figure
     snippets = [block.value for block in app.code if "figure.show()" in block.value]

@@ -8,8 +8,9 @@ from plotly.colors import sample_colorscale
 
 from app.figures.attention import variation_bars, variation_panels
 from app.figures.bos import CHANGE_SCALE, ablation_bars, changed_positions, head_maps
-from probes.ablation.bos_ablation import BosAblation, Change, Effect
+from probes.ablation.bos_ablation import BosAblation, Effect
 from probes.reading.attention_variation import AttentionVariation, LayerVariation, compare_variation
+from probes.stats import Interval
 
 NAN = float("nan")
 
@@ -24,8 +25,8 @@ def variation(ratio: float = 0.5, architecture: str = "rope", n_heads: int = 5) 
     )
 
 
-def the_same(at: float) -> Change:
-    return Change(at, at - 2, at + 1)
+def the_same(at: float) -> Interval:
+    return Interval(at, at - 2, at + 1)
 
 
 def ablation(recurrent: bool = False) -> BosAblation:
@@ -88,7 +89,7 @@ def test_ablation_bars_leave_out_single_heads_and_centre_their_colours_at_0() ->
     result = ablation()
     figure = ablation_bars(result)
     for bars, split in zip(figure.data, ("ind", "ood"), strict=True):
-        assert list(bars.x) == [getattr(effect, split).points for effect in result.effects[4:]]
+        assert list(bars.x) == [getattr(effect, split).value for effect in result.effects[4:]]
         np.testing.assert_allclose(bars.error_x.array, 1)
         np.testing.assert_allclose(bars.error_x.arrayminus, 2)
         middle_to_end = sample_colorscale(CHANGE_SCALE, [0.5 + points / 200 for points in bars.x])
@@ -131,4 +132,3 @@ def test_every_figure_says_in_words_what_it_shows(figure: go.Figure, says: str) 
 
 def test_tables_are_tidy() -> None:
     assert isinstance(ablation().to_frame(), pd.DataFrame)
-    assert len(ablation().positions_frame()) == 8 * 3

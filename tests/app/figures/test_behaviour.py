@@ -8,18 +8,18 @@ from app.figures.behaviour import confusion_figure, curve_of, position_figure, s
 from app.figures.dynamics import dynamics_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.positions import accuracy_figure
-from probes.inputs.rows import Interval
 from probes.over_training.dynamics import Dynamics
-from probes.reading.behaviour import Behaviour, Shares
-from probes.reading.logit_lens import LogitLens, Means
+from probes.reading.behaviour import Behaviour, PercentAt
+from probes.reading.logit_lens import LogitLens
+from probes.stats import Interval, Intervals
 
 NAN = float("nan")
 
 
-def shares(at: list[int], percent: list[float]) -> Shares:
+def shares(at: list[int], percent: list[float]) -> PercentAt:
     values = np.array(percent, dtype=float)
     scored = np.where(np.isnan(values), 0, 7)
-    return Shares(np.array(at), values, values - 5, values + 5, scored)
+    return PercentAt(np.array(at), values, values - 5, values + 5, scored)
 
 
 def a_behaviour(why_no_shift: str | None = None) -> Behaviour:
@@ -48,9 +48,9 @@ def a_dynamics() -> Dynamics:
     return Dynamics(steps, curves, {}, {})
 
 
-def means(*values: float) -> Means:
+def means(*values: float) -> Intervals:
     value = np.array(values, dtype=float)
-    return Means(value, value - 0.5, value + 0.5)
+    return Intervals(value, value - 0.5, value + 0.5)
 
 
 def a_lens() -> LogitLens:

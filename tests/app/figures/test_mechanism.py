@@ -6,10 +6,10 @@ import pytest
 
 from app.figures.mechanisms import FAILED, HELD, claims_figure, places_figure, transplant_figure
 from app.figures.registry import figures_of
-from probes.inputs.rows import Interval
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms, mechanisms
+from probes.stats import Interval
 from training.tasks import make_task
 
 

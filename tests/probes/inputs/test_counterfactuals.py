@@ -93,9 +93,11 @@ def test_shared_tokens_are_found_in_both_rows(name: str) -> None:
     task = make_task("shifted_start") if name == "start" else make_task("selective", bos=True)
     pair = PAIRS[name](task, 128, 10, 0)
     widths = [side.token_ids.shape[1] for side in (pair.clean, pair.corrupted)]
-    assert pair.offset == widths[1] - widths[0] == {"one_more": 1, "one_fewer": -1, "bos_dropped": -1}.get(name, 0)
-    assert pair.same_length == (pair.offset == 0)
-    changed = pair.label_changes
+    offset = pair.shared[1] - pair.shared[0]
+    assert offset == widths[1] - widths[0] == {"one_more": 1, "one_fewer": -1, "bos_dropped": -1}.get(name, 0)
+    assert pair.same_length == (offset == 0)
+    clean, corrupted = pair.values("labels")
+    changed = (clean != corrupted) & (clean != NOT_SCORED) & (corrupted != NOT_SCORED)
     assert changed.shape == (10, widths[0] - pair.shared[0])
     assert bool(changed.any(1).all()) == ("labels" in pair.changes)
     assert bool(changed.any()) == ("labels" in pair.changes)
@@ -148,8 +150,8 @@ def test_a_pair_that_lies_is_found_out() -> None:
     pair = PAIRS["shift"](make_task("mod10"), 128, 8, 0)
     assert contradictions(replace(pair, changes=("labels",), holds=())) == ["labels"]
     assert contradictions(replace(pair, holds=("positions",), changes=())) == ["positions"]
-    half = torch.arange(8) < 4
-    mixed = replace(pair, corrupted=pair.corrupted.of_rows(half, pair.clean))
+    pids = torch.cat([pair.corrupted.position_ids[:4], pair.clean.position_ids[4:]])
+    mixed = replace(pair, corrupted=replace(pair.corrupted, position_ids=pids))
     assert contradictions(mixed) == ["shift", "positions"]
 
 

@@ -5,9 +5,9 @@ import torch
 
 from models import CountLensError, load_counter
 from models.counter import listening
-from probes.inputs.rows import evaluating
 from probes.mechanism.transplants import state_is_count, transplant
 from probes.result import NotApplicable, task_of_counter
+from training.evaluate import evaluating
 
 
 @pytest.mark.parametrize("name", ["mod10/rnn-1L", "mod10/lstm-1L"])

@@ -60,7 +60,7 @@ def test_positions_are_counted_as_learnt_from_ninety_percent() -> None:
 
 
 def test_components_are_the_last_snapshots_own() -> None:
-    found = pca_growth("mod10/ape-2L", Site("resid_post", 0), range(60))
+    found = pca_growth("mod10/ape-2L", Site("resid_post", 0))
     last = found.coordinates[-1]
     assert found.modulus == 10
     np.testing.assert_allclose(last.mean(0), 0, atol=1e-4)
@@ -68,7 +68,7 @@ def test_components_are_the_last_snapshots_own() -> None:
     assert abs(covariance[0, 1]) < 1e-6 * covariance[0, 0]
     assert covariance[0, 0] > covariance[1, 1]
     assert found.shares[-1] > 0.5 > found.shares[0]
-    assert found.to_frame().shape == (len(found.steps) * 60, 4)
+    assert found.to_frame().shape == (len(found.steps) * 128, 4)
 
 
 def test_a_site_that_snapshots_lack_is_named() -> None:

@@ -231,9 +231,9 @@ def test_a_carried_state_takes_all_that_follows_with_it() -> None:
     logits = patched_logits(counter, clean, corrupted, "state_step", layer=0, pos=2)
     expected = counter(clean.token_ids, clean.position_ids)
     torch.testing.assert_close(logits[:, 2:], expected[:, 2:], atol=1e-5, rtol=0)
-    read_out = patched_logits(counter, clean, corrupted, "state", layer=0, pos=2, at=[3])
-    unpatched = counter(corrupted.token_ids, corrupted.position_ids)[:, [3]]
-    torch.testing.assert_close(read_out, unpatched, atol=1e-5, rtol=0)
+    read_out = patched_logits(counter, clean, corrupted, "state", layer=0, pos=2)
+    unpatched = counter(corrupted.token_ids, corrupted.position_ids)
+    torch.testing.assert_close(read_out[:, 3], unpatched[:, 3], atol=1e-5, rtol=0)
 
 
 def by_hand(name: str, logits: Tensor, clean: Batch, corrupted: Batch, clean_logits: Tensor) -> float:

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.decomposition import PCA
 
 from models import load_counter
 from models.errors import CountLensError
-from probes.reading.state_trajectory import find_circle, principal_components, state_trajectory
+from probes.reading.state_trajectory import find_circle, state_trajectory
 from probes.result import NotApplicable
 
 POSITIONS = np.arange(1, 101)
@@ -72,15 +71,6 @@ def test_a_circle_of_another_modulus_is_none() -> None:
 def test_states_on_a_line_only_drift() -> None:
     line = np.outer(POSITIONS, np.ones(5)).astype(float)
     assert find_circle(line, POSITIONS, 10) is None
-
-
-def test_principal_components_are_those_of_scikit_learn() -> None:
-    x = np.random.default_rng(1).normal(size=(30, 200)) * np.linspace(5, 1, 200)
-    ours, shares = principal_components(x)
-    pca = PCA(3, svd_solver="full")
-    theirs = pca.fit_transform(x)
-    np.testing.assert_allclose(np.abs(ours[:, :3]), np.abs(theirs), atol=1e-8)
-    np.testing.assert_allclose(shares[:3], pca.explained_variance_ratio_, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["mod10/rnn-1L", "mod10/lstm-1L"])

@@ -1,6 +1,6 @@
 """Ours beside the paper's, on scores that are made to agree and to differ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from models.errors import CountLensError
 from models.find import SHIPPED
 from training.paper.agreement import Accuracy, agreement
 from training.paper.comparison import ComparedCell, Comparison, Share, compare
-from training.paper.differences import Difference, read_differences, reason_for, stale_values
+from training.paper.differences import Difference, read_differences, reason_for
 from training.paper.score_table import read_scores
 from training.paper.tables import PAPER_TABLES, PaperCell, paper_cells
 
@@ -204,6 +204,20 @@ def test_without_a_file_there_are_no_reasons(tmp_path: Path) -> None:
 def test_a_file_of_reasons_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CountLensError, match=message):
         write(tmp_path / "differences.toml", text)
+
+
+def stale_values(differences: Iterable[Difference], differing: Sequence[PaperCell]) -> list[str]:
+    """What the reasons name that no longer differs: each a line to mend in the file.
+
+    Every value of every reason must be that of a differing cell which the reason is for.
+    """
+    stale = []
+    for difference in differences:
+        cells = [cell for cell in differing if difference.is_for(cell)]
+        for key, allowed in difference.values.items():
+            gone = set(allowed) - {getattr(cell, key) for cell in cells}
+            stale += [f"{key} = {value!r} of {difference.reason!r}" for value in allowed if value in gone]
+    return stale
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,11 @@ def test_a_run_that_is_not_finished_has_no_line(tmp_path: Path, make_run: Callab
     [
         ("bos,", "", r"lacks the column bos: "),
         ("bos,architecture,", "", r"lacks the columns bos, architecture: "),
-        ("98.3764", "many", r"line 2: ood is 'many'"),
-        ("98.3764", "nan", r"line 2: ood is 'nan': must be a number"),
-        ("mod10,0,", "mod10,no,", r"line 2: bos is 'no': must be 0 or 1"),
-        (",mod10,", ",,", r"line 2: task is '': must not be empty"),
-        (",35.2", "", r"line 2: seconds is None"),
+        ("98.3764", "many", r"line 2: ood = 'many': must be float"),
+        ("98.3764", "nan", r"line 2: ood = nan: must be finite"),
+        ("mod10,0,", "mod10,no,", r"line 2: bos = 'no': must be bool"),
+        (",mod10,", ",,", r"line 2: task = None: must be str"),
+        (",35.2", "", r"line 2: seconds = None: must be float"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, old: str, new: str, message: str) -> None:

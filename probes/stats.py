@@ -1,0 +1,89 @@
+"""How sure a number is: Wilson's interval of a share, and one bootstrap over rows for everything else."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+from scipy.special import ndtri
+from torch import Tensor
+
+CONFIDENCE = 0.95
+RESAMPLES = 500
+
+Sampled = Float[np.ndarray, "at sample"]  # a statistic under each set of weights
+Statistic = Callable[[Float[np.ndarray, "sample row"]], Sampled]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and what it lies between, with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Many of them, as arrays; iterating gives one `Interval` after the other."""
+
+    value: Float[np.ndarray, "at"]
+    low: Float[np.ndarray, "at"]
+    high: Float[np.ndarray, "at"]
+
+    def __iter__(self) -> Iterator[Interval]:
+        return (Interval(*map(float, bounds)) for bounds in zip(self.value, self.low, self.high, strict=True))
+
+
+def bootstrap(statistic: Statistic, weights: Float[np.ndarray, "row"], seed: int) -> Intervals:
+    """A statistic of weighted rows, and what it lies between when whole rows are drawn again.
+
+    Rows, because tokens of one row go together. `weights` says how many drawn rows each stands for; the statistic
+    takes many such sets of weights at once.
+    """
+    total = int(weights.sum())
+    drawn = np.random.default_rng(seed).multinomial(total, weights / weights.sum(), size=RESAMPLES)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value, again = statistic(weights[None])[:, 0], statistic(drawn.astype(float))
+    return Intervals(value, *bounds(again))
+
+
+def bootstrap_mean(
+    sums: Float[np.ndarray, "at row"],
+    counts: Float[np.ndarray, "row"],
+    weights: Float[np.ndarray, "row"],
+    seed: int,
+) -> Intervals:
+    """Means over tokens, from the sum and the number of tokens of each row."""
+    return bootstrap(lambda drawn: sums @ drawn.T / (counts @ drawn.T), weights, seed)
+
+
+def bounds(samples: Shaped[np.ndarray, "*at sample"]) -> Float[np.ndarray, "low_and_high *at"]:
+    """What 95 % of the samples lie between."""
+    return np.nanquantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=-1)
+
+
+def wilson(
+    right: Float[np.ndarray, "at"], scored: Float[np.ndarray, "at"]
+) -> tuple[Float[np.ndarray, "at"], Float[np.ndarray, "at"]]:
+    """Wilson's interval of a share, between 0 and 1; NaN where nothing is scored."""
+    z = ndtri((1 + CONFIDENCE) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = right / scored
+        centre = (share + z**2 / (2 * scored)) / (1 + z**2 / scored)
+        half = z * np.sqrt(share * (1 - share) / scored + (z / (2 * scored)) ** 2) / (1 + z**2 / scored)
+    return centre - half, centre + half
+
+
+def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None) -> Interval:
+    """The share that is right, with Wilson's interval; where nothing is judged it may be anything.
+
+    Where several judged answers go together, `independent` says how many do not: the interval is as wide as theirs.
+    """
+    if len(right) == 0:
+        return Interval(0.0, 0.0, 1.0)
+    share = float(right.double().mean())
+    total = np.array([float(len(right) if independent is None else independent)])
+    low, high = wilson(share * total, total)
+    return Interval(share, float(low[0]), float(high[0]))

@@ -1,0 +1,51 @@
+"""Calls that print themselves: the code runs, and gives what the call gives."""
+
+from fractions import Fraction
+
+import pytest
+
+from app.explorer.call import Call, Given
+from probes.sites import Site, all_heads
+
+GIVEN = Given("half", Fraction(1, 2), "Fraction(1, 2)", ("from fractions import Fraction",))
+
+
+def run(code: str, name: str) -> object:
+    names: dict[str, object] = {}
+    exec(code, names)
+    return names[name]
+
+
+def doubled(value: Fraction, times: int = 1) -> Fraction:
+    CALLS.append(times)
+    return value * 2**times
+
+
+CALLS: list[int] = []
+
+
+def test_the_code_gives_what_the_call_gives() -> None:
+    call = Call(max, Call(pow, GIVEN, 3), Fraction(1, 9))
+    assert call.value == Fraction(1, 8)
+    assert call.code("largest").endswith(
+        "half = Fraction(1, 2)\nfound = pow(half, 3)\nlargest = max(found, Fraction(1, 9))"
+    )
+    assert run(call.code("largest"), "largest") == call.value
+
+
+def test_classes_of_arguments_are_imported_too() -> None:
+    call = Call(all_heads, (Site("q", 1, 3), Site("z", 0)))
+    assert run(call.code("sites"), "sites") == call.value == [Site("q", 1), Site("z", 0)]
+
+
+def test_a_function_is_called_once() -> None:
+    CALLS.clear()
+    call = Call(doubled, GIVEN, times=3)
+    assert call.value == call.value == 4
+    assert CALLS == [3]
+    assert call.code("x").endswith("x = doubled(half, times=3)")
+
+
+def test_what_has_no_name_cannot_be_printed() -> None:
+    with pytest.raises(TypeError, match="define it in a module"):
+        Call(lambda: 1)
