@@ -3,8 +3,8 @@
 import plotly.graph_objects as go
 
 from app.figures.style import INK, SPLIT_COLOURS, dress
-from probes.inputs.rows import Interval
 from probes.mechanism.anchors import Anchors
+from probes.stats import Interval
 
 FOUND, OTHER, NULL = SPLIT_COLOURS["ind"], SPLIT_COLOURS["aux"], SPLIT_COLOURS["ood"]
 LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}

@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.counter import Counter
-from probes.inputs.rows import CONFIDENCE, RESAMPLES, Interval, evaluating
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import Interval, bootstrap
+from training.evaluate import evaluating
 from training.tasks import Task
 
 PositionIds = Int[Tensor, "*row pos"]
@@ -215,21 +216,21 @@ def anchor_probe(counter: Counter, anchors: Mapping[str, Anchor] = ANCHORS, rows
     telling = moves.watched & (stacked != stacked[0]).any(0)
     if not bool(telling.any()):
         raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
-    resample = partial(_resampled, drawn=_draw_again(len(moves.kinds), rows, seed), counts=telling.sum(-1).numpy())
+    share = partial(_share, counts=telling.sum(-1).double().numpy(), seed=seed)
     hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
     scores = [
         AnchorScore(
             name,
             anchor.equation,
-            resample(hits[name]),
-            resample(_hits(others, moves, telling)) if bool((others != predicted[name]).any()) else None,
+            share(hits[name]),
+            share(_hits(others, moves, telling)) if bool((others != predicted[name]).any()) else None,
             _by_distance(distances[name], predicted[name] == moves.answers, telling, task),
         )
         for name, anchor in anchors.items()
         for others in [predicted[name].roll(1, 1)]
     ]
     scores.sort(key=lambda score: -score.accuracy.value)
-    lead = resample(hits[scores[0].name] - hits[scores[1].name])
+    lead = share(hits[scores[0].name] - hits[scores[1].name])
     is_papers = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
     return Anchors(
         task.name, right, tuple(scores), lead, _effects(moves, task, seed), "first token" * is_papers or None
@@ -287,25 +288,16 @@ def _hits(predicted: Int[Tensor, "move row pos"], moves: _Moves, telling: Bool[T
     return ((predicted == moves.answers) & telling).sum(-1).double().numpy()
 
 
-def _draw_again(n_moves: int, rows: int, seed: int) -> Int[np.ndarray, "resample move row"]:
-    """How often each row is in each resample; the first has every row once."""
-    drawn = np.random.default_rng(seed).multinomial(rows, np.full(rows, 1 / rows), (RESAMPLES, n_moves))
-    return np.concatenate([np.ones((1, n_moves, rows), dtype=drawn.dtype), drawn])
-
-
-def _resampled(
-    hits: Shares, drawn: Int[np.ndarray, "resample move row"], counts: Int[np.ndarray, "move row"]
-) -> Interval:
+def _share(hits: Shares, counts: Shares, seed: int) -> Interval:
     """The share of hits, every kind of move counting alike, and what it lies between when rows are drawn again."""
-    told = counts.sum(1) > 0
-    totals = np.einsum("bmr,mr->bm", drawn[:, told], counts[told])
-    # A resample may lack every row of a kind that has something to tell.
-    shares = np.ma.masked_invalid(
-        np.einsum("bmr,mr->bm", drawn[:, told], hits[told]) / np.where(totals, totals, np.nan)
-    )
-    shares = shares.mean(axis=1).filled(np.nan)
-    low, high = np.nanquantile(shares[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(float(shares[0]), float(low), float(high))
+
+    def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
+        # A resample may lack every row of a kind that has something to tell.
+        shares = np.ma.masked_invalid(hits @ weights.T / (counts @ weights.T))
+        return shares.mean(axis=0).filled(np.nan)[None]
+
+    (interval,) = bootstrap(mean_over_kinds, np.ones(hits.shape[1]), seed)
+    return interval
 
 
 def _by_distance(
@@ -331,9 +323,10 @@ def _effects(moves: _Moves, task: Task, seed: int) -> tuple[MoveEffect, ...]:
     for index, kind in enumerate(moves.kinds):
         step = moves.steps[index, :, None] * (1 if kind == OWN else -1)
         followed = task.answer_ids(column - task.prefix + step)
-        drawn, watched = _draw_again(1, len(step), seed), moves.watched[index]
+        watched = moves.watched[index]
+        counts = watched.sum(-1)[None].double().numpy()
         shares = [
-            _resampled((same & watched).sum(-1)[None].double().numpy(), drawn, watched.sum(-1)[None].numpy())
+            _share((same & watched).sum(-1)[None].double().numpy(), counts, seed)
             for same in (moves.answers[index] == followed, moves.answers[index] != moves.unmoved[index])
         ]
         effects.append(MoveEffect(kind, *shares))
