@@ -4,7 +4,7 @@ Colour says how a number compares, and so does the mark before it: a pipe has no
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -49,7 +49,7 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print()
     console.print(Text("How near we are to the paper", style="bold"))
     console.print(CLOSENESS_LEGEND)
-    console.print(_closeness(comparison))
+    _show_closeness(comparison, console)
     if comparison.differing:
         console.print(Text("\nWhere we differ from the paper", style="bold"))
         console.print(_differences(comparison, marks))
@@ -158,20 +158,24 @@ CLOSENESS_LEGEND = (
 )
 
 
-def _closeness(comparison: Comparison) -> Table:
-    """Every line of the summary; what nothing can be said of is a dash."""
-    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("", "trained", "mean", "median", "in 5", "in 10", "rank", "same", "base", "kappa", "in range"):
-        grid.add_column(name, no_wrap=True)
+NEAR_COLUMNS = ("trained", "mean", "median", "in 5", "in 10", "rank", "same", "base", "kappa", "range")
+
+
+def _show_closeness(comparison: Comparison, console: Console) -> None:
+    """Every line of the summary, below the name of its table; what nothing can be said of is a dash."""
+    console.print(Text(" " * 12 + _aligned(NEAR_COLUMNS), "bold"))
     previous = ""
     for line in summarise(comparison):
         if line.table != previous:
-            grid.add_section()
-            grid.add_row(Text(line.table, "bold"))
+            console.print(Text(line.table))
         previous = line.table
         side = f"{line.side.upper()}{', last' * (line.checkpoint == 'last')}"
-        grid.add_row(f"  {side}", *_near(line.closeness))
-    return grid
+        console.print(Text(f"  {side:<10}{_aligned(_near(line.closeness))}"))
+
+
+def _aligned(words: Sequence[str]) -> str:
+    """The first of them is the longest: 93 of 220."""
+    return f"{words[0]:>10}" + "".join(f"{word:>7}" for word in words[1:])
 
 
 def _near(near: Closeness) -> list[str]:
