@@ -7,8 +7,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.escape import for_plotly
-from app.figures.style import colour_of, dress
+from app.figures.style import colour_of, dress, error_bars
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
+from probes.stats import Interval
 
 PANELS_A_ROW = 4
 PANEL_PIXELS = 210
@@ -33,21 +34,17 @@ def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
         vertical_spacing=0.3 / n_rows**2,
     )
     few = len(result.tokens) <= MOST_NAMED
-    crosses = np.where(result.occurs, "", "×")
+    crosses = {"text": np.where(result.occurs, "", "×"), "texttemplate": "%{text}", "textfont": {"size": 9}}
     for head, values in enumerate(std):
         figure.add_heatmap(
             x=result.tokens,
             y=result.tokens,
             z=values,
             coloraxis="coloraxis",
-            text=crosses if few else None,
-            texttemplate="%{text}" if few else None,
-            textfont={"size": 9},
             hovertemplate="source %{y}, target %{x}: std %{z:.3g}<extra></extra>",
-            xgap=1 if few else 0,
-            ygap=1 if few else 0,
             row=head // PANELS_A_ROW + 1,
             col=head % PANELS_A_ROW + 1,
+            **(crosses | {"xgap": 1, "ygap": 1} if few else {}),
         )
     axis = {"type": "category", "showgrid": False, "tickfont": {"size": 9}}
     figure.update_xaxes(**axis, tickangle=0)
@@ -80,19 +77,18 @@ def _panels_alt(result: AttentionVariation, layer: int) -> str:
 def variation_bars(comparison: VariationComparison) -> go.Figure:
     """Each counter's mean std against the spread between token pairs, with its 95 % interval."""
     names = [for_plotly(name) for name in comparison.names]
-    ratios = np.array([summary.ratio for summary in comparison.layers])
-    low, high = (np.array([getattr(summary, end) for summary in comparison.layers]) for end in ("low", "high"))
+    intervals = [Interval(summary.ratio, summary.low, summary.high) for summary in comparison.layers]
     figure = go.Figure()
     figure.add_bar(
         x=names,
-        y=ratios,
+        y=[ratio.value for ratio in intervals],
         marker_color=[colour_of(name) for name in comparison.architectures],
-        error_y={"type": "data", "symmetric": False, "array": high - ratios, "arrayminus": ratios - low},
+        error_y=error_bars(intervals),
         width=0.6,
         hovertemplate="%{x}: %{y:.3g}<extra></extra>",
     )
-    for name, ratio, top in zip(names, ratios, high, strict=True):
-        text, height = ("one token pair", 0.0) if np.isnan(ratio) else (f"{ratio:.2g}", top)
+    for name, ratio in zip(names, intervals, strict=True):
+        text, height = ("one token pair", 0.0) if math.isnan(ratio.value) else (f"{ratio.value:.2g}", ratio.high)
         figure.add_annotation(x=name, y=height, text=text, showarrow=False, yanchor="bottom", yshift=2)
     layer = comparison.layers[0].layer
     figure.update_layout(
@@ -101,6 +97,6 @@ def variation_bars(comparison: VariationComparison) -> go.Figure:
         showlegend=False,
         height=420,
     )
-    listed = ", ".join(f"{name} {ratio:.2g}" for name, ratio in zip(comparison.names, ratios, strict=True))
+    listed = ", ".join(f"{name} {ratio.value:.2g}" for name, ratio in zip(comparison.names, intervals, strict=True))
     alt = f"Bars of how far positions move attention scores at layer {layer}, relative to token pairs: {listed}."
     return dress(figure, alt)

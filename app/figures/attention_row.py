@@ -42,54 +42,49 @@ def _heat_maps(
     row: AttentionRow, values: np.ndarray, head: int | None, name: str, scale: dict[str, object]
 ) -> go.Figure:
     """One map a head. The layout is written out, for subplots made one by one take ten times as long to build."""
-    heads = range(len(values)) if head is None else [head]
-    n_lines, n_columns = math.ceil(len(heads) / HEADS_A_LINE), min(len(heads), HEADS_A_LINE)
-    alone = len(heads) == 1
     names = [f"{place}: {for_plotly(token)}" for place, token in enumerate(row.tokens, start=1)]
-    axis = {"type": "category", "showgrid": False, "tickfont": {"size": 10}, "nticks": 10 if alone else 4}
+    cells = {"type": "heatmap", "x": names, "y": names, "coloraxis": "coloraxis", "hoverongaps": False}
+    cells["hovertemplate"] = f"query %{{y}}, key %{{x}}: {name} %{{z:.3g}}<extra></extra>"
     maps: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"annotations": []}
+    titles: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"annotations": titles}
     for place, table in enumerate(values):
-        line, column = divmod(place, HEADS_A_LINE)
         number = "" if place == 0 else str(place + 1)
-        left, right = _share(column, n_columns, BETWEEN_COLUMNS)
-        bottom, top = _share(n_lines - 1 - line, n_lines, BETWEEN_LINES / n_lines)
-        maps.append(
-            {
-                "type": "heatmap",
-                "x": names,
-                "y": names,
-                "z": table,
-                "xaxis": f"x{number}",
-                "yaxis": f"y{number}",
-                "coloraxis": "coloraxis",
-                "hoverongaps": False,
-                "hovertemplate": f"query %{{y}}, key %{{x}}: {name} %{{z:.3g}}<extra></extra>",
-            }
-        )
-        # Where there is no room for the names of keys, those of queries beside them are the same.
-        layout[f"xaxis{number}"] = axis | {
-            "domain": [left, right],
-            "anchor": f"y{number}",
-            "tickangle": 0,
-            "constrain": "domain",
-            "showticklabels": alone,
-            "title": {"text": "key" if place + HEADS_A_LINE >= len(heads) else ""},
-        }
-        layout[f"yaxis{number}"] = axis | {
-            "domain": [bottom, top],
-            "anchor": f"x{number}",
-            "autorange": "reversed",
-            "constrain": "domain",
-            "scaleanchor": "x" if alone else None,
-            "showticklabels": column == 0,
-            "title": {"text": "query" if column == 0 else ""},
-        }
-        at = {"x": (left + right) / 2, "y": top, "xref": "paper", "yref": "paper", "yanchor": "bottom"}
-        layout["annotations"].append(at | {"text": f"H{heads[place]}", "showarrow": False})
-    height = 90 + (ALONE_PIXELS if alone else PANEL_PIXELS * n_lines)
+        maps.append(cells | {"z": table, "xaxis": f"x{number}", "yaxis": f"y{number}"})
+        x, y = _axes(place, len(values), number)
+        layout |= {f"xaxis{number}": x, f"yaxis{number}": y}
+        at = {"x": sum(x["domain"]) / 2, "y": y["domain"][1], "xref": "paper", "yref": "paper", "yanchor": "bottom"}
+        titles.append(at | {"text": f"H{place if head is None else head}", "showarrow": False})
+    height = 90 + (ALONE_PIXELS if len(values) == 1 else PANEL_PIXELS * math.ceil(len(values) / HEADS_A_LINE))
     layout |= {"coloraxis": scale | {"colorbar": {"title": name, "thickness": 14}}, "height": height}
     return go.Figure({"data": maps, "layout": layout})
+
+
+def _axes(place: int, n_heads: int, number: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both axes of one of several maps."""
+    alone = n_heads == 1
+    line, column = divmod(place, HEADS_A_LINE)
+    n_lines, n_columns = math.ceil(n_heads / HEADS_A_LINE), min(n_heads, HEADS_A_LINE)
+    axis = {"type": "category", "showgrid": False, "tickfont": {"size": 10}, "nticks": 10 if alone else 4}
+    # Where there is no room for the names of keys, those of queries beside them are the same.
+    x = {
+        "domain": _share(column, n_columns, BETWEEN_COLUMNS),
+        "anchor": f"y{number}",
+        "tickangle": 0,
+        "constrain": "domain",
+        "showticklabels": alone,
+        "title": {"text": "key" if place + HEADS_A_LINE >= n_heads else ""},
+    }
+    y = {
+        "domain": _share(n_lines - 1 - line, n_lines, BETWEEN_LINES / n_lines),
+        "anchor": f"x{number}",
+        "autorange": "reversed",
+        "constrain": "domain",
+        "scaleanchor": "x" if alone else None,
+        "showticklabels": column == 0,
+        "title": {"text": "query" if column == 0 else ""},
+    }
+    return axis | x, axis | y
 
 
 def _share(place: int, places: int, between: float) -> tuple[float, float]:

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from app.figures.style import dress
+from app.figures.style import dress, error_bars
 from probes.ablation.bos_ablation import BosAblation, Effect
 
 CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
@@ -21,21 +21,13 @@ def ablation_bars(result: BosAblation) -> go.Figure:
     figure = make_subplots(1, 2, subplot_titles=_split_titles(result), shared_yaxes=True, horizontal_spacing=0.04)
     for column, split in enumerate(SPLITS, start=1):
         changes = [getattr(effect, split) for effect in effects]
-        points, low, high = (
-            np.array([getattr(change, name) for change in changes]) for name in ("value", "low", "high")
-        )
+        points = np.array([change.value for change in changes])
         figure.add_bar(
             x=points,
             y=labels,
             orientation="h",
             marker={"color": _change_colours(points), "line": {"color": "#888888", "width": 0.5}},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": high - points,
-                "arrayminus": points - low,
-                "width": 3,
-            },
+            error_x=error_bars(changes, width=3),
             hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
             row=1,
             col=column,

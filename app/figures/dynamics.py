@@ -1,5 +1,6 @@
 """Scores over training steps, with the steps at which each has done half of its rise."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
     figure = make_subplots(len(names), 1, shared_xaxes=True, vertical_spacing=0.25 / len(names), subplot_titles=names)
     x = np.maximum(result.steps, BEFORE_THE_FIRST)
     halves = result.half_rises
-    reference = halves.get(REFERENCE)
     shapes: list[dict[str, Any]] = []
     for row, name in enumerate(names, start=1):
         colour = SPLIT_COLOURS.get(name, OTHER_COLOUR)
@@ -38,16 +38,7 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
             row=row,
             col=1,
         )
-        if reference is not None:
-            low = max(reference.low, BEFORE_THE_FIRST)
-            shapes.append(_across(row, low, reference.high, type="rect", fillcolor=FAINT, line_width=0, layer="below"))
-        half = halves[name]
-        if half is not None:
-            dashed = {"color": colour, "dash": "dash", "width": 1.5}
-            shapes.append(_across(row, half.step, half.step, type="line", line=dashed))
-        if step is not None:
-            at = max(step, BEFORE_THE_FIRST)
-            shapes.append(_across(row, at, at, type="line", line={"color": INK, "width": 2}))
+        shapes += _shapes(row, halves[name], halves.get(REFERENCE), step, colour)
     figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
         annotation.update(
@@ -60,6 +51,21 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
     figure.update_xaxes(title="training step", row=len(names), col=1)
     figure.update_layout(showlegend=False, height=90 + PANEL_HEIGHT * len(names))
     return dress(figure, f"Curves over training steps. {result.verdict.sentence}")
+
+
+def _shapes(
+    row: int, half: HalfRise | None, reference: HalfRise | None, step: int | None, colour: str
+) -> Iterator[dict[str, Any]]:
+    """What stands behind the curve of a panel: where OOD accuracy rises, its own half-rise, and the step."""
+    if reference is not None:
+        low = max(reference.low, BEFORE_THE_FIRST)
+        yield _across(row, low, reference.high, type="rect", fillcolor=FAINT, line_width=0, layer="below")
+    if half is not None:
+        dashed = {"color": colour, "dash": "dash", "width": 1.5}
+        yield _across(row, half.step, half.step, type="line", line=dashed)
+    if step is not None:
+        at = max(step, BEFORE_THE_FIRST)
+        yield _across(row, at, at, type="line", line={"color": INK, "width": 2})
 
 
 def _across(row: int, x0: float, x1: float, **style: Any) -> dict[str, Any]:

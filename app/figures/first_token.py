@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import DIVERGING, SEQUENTIAL, SPLIT_COLOURS, dress
+from app.figures.style import DIVERGING, SEQUENTIAL, SPLIT_COLOURS, dress, error_bars
 from models.errors import CountLensError
 from probes.reading.first_token import FirstToken, Reading
 
@@ -49,7 +49,6 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
         raise CountLensError(f"layer {layer} was not looked at: {sorted({at.site.layer or 0 for at in result.sites})}")
     labels = [at.site.label for at in shown]
     readings: list[Reading] = [getattr(at, quantity) for at in shown]
-    values = np.array([reading.value for reading in readings])
     figure = go.Figure()
     figure.add_scatter(
         x=[value for reading in readings for value in reading.untrained],
@@ -59,20 +58,21 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
         hovertemplate="%{y}: %{x:.2f}<extra>untrained</extra>",
         name="untrained",
     )
-    low, high = (np.array([getattr(reading, end) for reading in readings]) for end in ("low", "high"))
     figure.add_scatter(
-        x=values,
+        x=[reading.value for reading in readings],
         y=labels,
         mode="markers",
         marker={"size": 9, "color": SPLIT_COLOURS["ind"]},
-        error_x={"type": "data", "symmetric": False, "array": high - values, "arrayminus": values - low, "width": 3},
+        error_x=error_bars(readings, width=3),
         hovertemplate="%{y}: %{x:.2f}<extra>this counter</extra>",
         name="this counter",
     )
     floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own PID")
     line = {"color": SPLIT_COLOURS["ood"], "dash": "dash", "width": 1.5}
     figure.add_vline(x=floor, line=line, name=name, showlegend=True)
-    figure.update_xaxes(title=QUANTITIES[quantity], range=[min(0.0, float(low.min())) - 0.03, 1.03])
+    figure.update_xaxes(
+        title=QUANTITIES[quantity], range=[min(0.0, *(reading.low for reading in readings)) - 0.03, 1.03]
+    )
     figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, automargin=True, ticksuffix=" ")
     best = max(shown, key=lambda at: getattr(at, quantity).value)
     alt = (

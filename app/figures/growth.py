@@ -4,6 +4,7 @@ Axes are those of all frames, so that nothing jumps but what changed. The page's
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -15,6 +16,16 @@ PATH = "rgba(128, 128, 128, 0.35)"
 FRAME_MS = 400
 HEIGHT = 520
 NOW = {"mode": "immediate", "fromcurrent": True, "transition": {"duration": 0}}
+PLAY = {
+    **{"type": "buttons", "showactive": False, "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "pad": {"t": 77}},
+    "buttons": [
+        {
+            "label": "▶",
+            "method": "animate",
+            "args": [None, {"frame": {"duration": FRAME_MS, "redraw": False}, **NOW}],
+        }
+    ],
+}
 
 
 def accuracy_growth_figure(result: AccuracyGrowth, step: int | None = None) -> go.Figure:
@@ -75,34 +86,19 @@ def _animated(
             for move, name in zip(moves, names, strict=True)
         ],
     )
-    play = {"frame": {"duration": FRAME_MS, "redraw": False}, **NOW}
+    return figure.update_layout(height=HEIGHT, sliders=[_slider(names, first)], updatemenus=[PLAY])
+
+
+def _slider(names: Sequence[str], active: int) -> dict[str, Any]:
+    """A slider over the frames of these names."""
     stop = {"frame": {"duration": 0, "redraw": False}, **NOW}
-    nothing = "rgba(0, 0, 0, 0)"  # the number above the slider says enough
-    figure.update_layout(
-        height=HEIGHT,
-        sliders=[
-            {
-                "active": first,
-                "steps": [{"method": "animate", "label": name, "args": [[name], stop]} for name in names],
-                "currentvalue": {"prefix": "step ", "font": {"color": INK}},
-                "font": {"color": nothing},
-                "ticklen": 0,
-                "x": 0.12,
-                "len": 0.88,
-                "pad": {"t": 60},
-            }
-        ],
-        updatemenus=[
-            {
-                "type": "buttons",
-                "showactive": False,
-                "x": 0,
-                "xanchor": "left",
-                "y": 0,
-                "yanchor": "top",
-                "pad": {"t": 77},
-                "buttons": [{"label": "▶", "method": "animate", "args": [None, play]}],
-            }
-        ],
-    )
-    return figure
+    return {
+        "active": active,
+        "steps": [{"method": "animate", "label": name, "args": [[name], stop]} for name in names],
+        "currentvalue": {"prefix": "step ", "font": {"color": INK}},
+        "font": {"color": "rgba(0, 0, 0, 0)"},  # the number above the slider says enough
+        "ticklen": 0,
+        "x": 0.12,
+        "len": 0.88,
+        "pad": {"t": 60},
+    }

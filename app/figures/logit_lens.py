@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
+from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress, error_bars
 from probes.reading.logit_lens import LogitLens
 
 ROW_HEIGHT = 30
@@ -59,14 +59,7 @@ def attribution_figure(result: LogitLens) -> go.Figure:
             orientation="h",
             name=f"{split.upper()} (margin {result.margin[split]:.1f})",
             marker_color=SPLIT_COLOURS[split],
-            error_x={
-                "type": "data",
-                "array": means.high - means.value,
-                "arrayminus": means.value - means.low,
-                "thickness": 1,
-                "width": 2,
-                "color": INK,
-            },
+            error_x=error_bars(means, thickness=1, width=2, color=INK),
             hovertemplate="%{y}: %{x:.2f}<extra></extra>",
         )
     figure.update_yaxes(autorange="reversed", showgrid=False)

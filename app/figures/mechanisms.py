@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress
+from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress, error_bars
 from models.families import OTHER_COLOUR
 from probes.mechanism.interchange import HOLDS
 from probes.mechanism.transplants import StateIsCount
@@ -92,13 +92,7 @@ def _shares(
             y=places,
             orientation="h",
             marker_color=[colour for _, _, colour in bars],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "color": INK,
-                "array": [interval.high - interval.value for _, interval, _ in bars],
-                "arrayminus": [interval.value - interval.low for _, interval, _ in bars],
-            },
+            error_x=error_bars([interval for _, interval, _ in bars], color=INK),
             customdata=[label for label, _, _ in bars],
             hovertemplate="%{customdata}<br>%{x:.0%}<extra></extra>",
             showlegend=False,

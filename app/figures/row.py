@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from app.escape import for_plotly
-from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
+from app.figures.strip import judged_cells
 from app.figures.style import dress
 from probes.reading.answers import Answers
 
@@ -15,25 +15,12 @@ def row_figure(answers: Answers) -> go.Figure:
     """The row in lines of cells; each cell has the token, what is right and what is said, and a colour and a sign."""
     places = range(len(answers.tokens))
     lines = [places[start : start + ACROSS] for start in places[::ACROSS]]
-    figure = go.Figure()
-    scale = [[0.0, WRONG_COLOUR], [0.5, UNSCORED_COLOUR], [1.0, RIGHT_COLOUR]]
-    shades, texts, hovers = ([[pick(answers, at) for at in line] for line in lines] for pick in _PICKS)
-    figure.add_heatmap(
-        z=shades,
-        text=texts,
-        customdata=hovers,
-        texttemplate="%{text}",
-        textfont_color=ON_CELL,
-        hovertemplate="%{customdata}<extra></extra>",
-        colorscale=scale,
-        zmin=-1,
-        zmax=1,
-        xgap=2,
-        ygap=4,
-        showscale=False,
-        y=[str(line[0] + 1) for line in lines],
-        x=[str(place + 1) for place in lines[0]],
-    )
+    shades = [[_shade(answers, at) for at in line] for line in lines]
+    texts = [[_text(answers, at) for at in line] for line in lines]
+    hovers = [[_hover(answers, at) for at in line] for line in lines]
+    hover = {"customdata": hovers, "hovertemplate": "%{customdata}<extra></extra>"}
+    names = {"y": [str(line[0] + 1) for line in lines], "x": [str(place + 1) for place in lines[0]]}
+    figure = go.Figure(judged_cells(shades, texts, ygap=4, **hover, **names))
     figure.update_xaxes(type="category", showgrid=False, visible=False)
     figure.update_yaxes(type="category", showgrid=False, autorange="reversed", title="position")
     alt = f"Row of {len(answers.tokens)} tokens with what is right and what is said at each. {answers.verdict.sentence}"
@@ -62,6 +49,3 @@ def _hover(answers: Answers, at: int) -> str:
     if label is None or likely is None:
         return f"{where}<br>{said}; not scored"
     return f"{where}<br>{said}<br>right is {label}, with {100 * likely:.1f} %"
-
-
-_PICKS = (_shade, _text, _hover)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -44,21 +45,7 @@ def strip_figure(
             names.append(lane.name if lane is not lanes[0] else f"{lane.name} {line[0] + first} to {line[-1] + first}")
             shades.append([_shade(lane, at) for at in line] + [BLANK] * (ACROSS - len(line)))
             texts.append([_text(lane, at) for at in line] + [""] * (ACROSS - len(line)))
-    figure = go.Figure(
-        go.Heatmap(
-            z=shades,
-            text=texts,
-            texttemplate="%{text}",
-            textfont={"size": 12, "color": ON_CELL},
-            hoverinfo="skip",
-            colorscale=[[0.0, WRONG_COLOUR], [0.5, UNSCORED_COLOUR], [1.0, RIGHT_COLOUR]],
-            zmin=-1,
-            zmax=1,
-            xgap=2,
-            ygap=2,
-            showscale=False,
-        )
-    )
+    figure = go.Figure(judged_cells(shades, texts, hoverinfo="skip", ygap=2, textfont_size=12))
     if edited is not None and edited in columns:
         in_line, column = divmod(columns.index(edited), ACROSS)
         top = in_line * (len(lanes) + 1) - 0.5
@@ -71,6 +58,13 @@ def strip_figure(
     )
     height = LANE_HEIGHT * len(names) + 40
     return dress(figure, alt, height=height, margin={"l": 110, "r": 10, "t": 10, "b": 20}, font_size=12)
+
+
+def judged_cells(shades: Sequence[Sequence[int | None]], texts: Sequence[Sequence[str]], **style: Any) -> go.Heatmap:
+    """Cells of words, coloured by what they are: 1 right, -1 wrong, 0 not scored."""
+    scale = [[0.0, WRONG_COLOUR], [0.5, UNSCORED_COLOUR], [1.0, RIGHT_COLOUR]]
+    words = {"text": texts, "texttemplate": "%{text}", "textfont_color": ON_CELL}
+    return go.Heatmap(z=shades, colorscale=scale, zmin=-1, zmax=1, xgap=2, showscale=False, **words, **style)
 
 
 def _shade(lane: Lane, at: int) -> int | None:

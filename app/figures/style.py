@@ -1,6 +1,7 @@
 """One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour an architecture."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
@@ -8,6 +9,9 @@ from plotly.io import from_json
 
 from models.architectures import architectures
 from models.families import OTHER_COLOUR
+
+if TYPE_CHECKING:  # needs torch
+    from probes.stats import Interval
 
 FAINT = "rgba(128, 128, 128, 0.12)"
 INK, BLACK = "#333333", "#000000"
@@ -55,6 +59,12 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
         "margin": {"l": 60, "r": 20, "t": 70 if title else 40, "b": 50} | layout.pop("margin", {}),
     }
     return figure.update_layout(look | layout)  # in one go: to set a template takes long
+
+
+def error_bars(intervals: Iterable["Interval"], **style: Any) -> dict[str, Any]:
+    """Plotly's error bars from each value to both ends of its interval."""
+    above, below = zip(*((one.high - one.value, one.value - one.low) for one in intervals), strict=True)
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below} | style
 
 
 def on_dark(figure: go.Figure) -> go.Figure:

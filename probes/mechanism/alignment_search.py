@@ -6,11 +6,10 @@ also learn what is not there, so the same search is made for arbitrary answers a
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from transformer_lens.tools.analysis.interchange import arbitrary_targets, fit_das
 
@@ -19,7 +18,7 @@ from models.errors import CountLensError, unknown
 from models.families import build_counter
 from models.transformer import Transformer
 from probes.mechanism.hypotheses import Hypothesis, Query, Variable, hypotheses_of
-from probes.mechanism.interchange import SUBSPACE_KINDS, Place, SwapPairs, Swapper, draw_pairs
+from probes.mechanism.interchange import SUBSPACE_KINDS, Basis, Place, SwapPairs, Swapper, draw_pairs
 from probes.result import Result, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.tasks import Task
@@ -91,83 +90,74 @@ def alignment_search(
         draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
         for number, extra in ((pairs, 1_000_003), (N_HELD_OUT, 2_000_003))
     )
+    search = _Search(task, one, chosen, place, learn, judge, rank, epochs, seed)
     untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
     assert isinstance(untrained, Transformer)
-    learned = partial(
-        _learn, learn=learn, judge=judge, task=task, one=one, variable=chosen, place=place, rank=rank, epochs=epochs
-    )
     return AlignmentSearch(
         hypothesis,
         variable,
         f"L{layer} {kind}",
         rank,
-        learned(counter, seed=seed, arbitrary=False),
-        learned(counter, seed=seed, arbitrary=True),
-        learned(untrained, seed=seed, arbitrary=False),
+        search.accuracy(counter),
+        search.accuracy(counter, arbitrary=True),
+        search.accuracy(untrained),
     )
 
 
-def _learn(
-    counter: Transformer,
-    learn: SwapPairs,
-    judge: SwapPairs,
-    task: Task,
-    one: Hypothesis,
-    variable: Variable,
-    place: Place,
-    rank: int,
-    epochs: int,
-    seed: int,
-    arbitrary: bool,
-) -> Interval:
-    """How often swaps along directions that were learned from some pairs come out on others."""
-    targets, tells = _targets(learn, task, one, variable, seed, arbitrary)
-    token_ids = torch.cat([learn.base.token_ids[tells], learn.source.token_ids[tells]])
-    position_ids = torch.cat([learn.base.position_ids[tells], learn.source.position_ids[tells]])
-    column = torch.cat([learn.column[tells], learn.source_column[tells]])
-    n_pairs = int(tells.sum())
+@dataclass(frozen=True)
+class _Search:
+    """Pairs to learn directions from, and others to score them on."""
 
-    def logits(index: Int[Tensor, "pair"]) -> Tensor:
-        """Rows are passed by their number, so that each has its own position ids and token that answers."""
-        rows = counter(token_ids[index], position_ids[index])
-        return rows[torch.arange(len(index), device=index.device), column[index]]
+    task: Task
+    hypothesis: Hypothesis
+    variable: Variable
+    place: Place
+    learn: SwapPairs
+    judge: SwapPairs
+    rank: int
+    epochs: int
+    seed: int
 
-    pair = torch.arange(n_pairs, device=counter.device)
-    was_training = counter.training
-    counter.eval()
-    try:
-        found = fit_das(
-            counter,
-            place.hooks[0],
-            pair,
-            pair + n_pairs,
-            targets[tells],
-            logits,
-            rank=rank,
-            base_positions=column[:n_pairs],
-            source_positions=column[n_pairs:],
-            epochs=epochs,
-            lr=LEARNING_RATE,
-            seed=seed,
-        )
-    finally:
-        counter.train(was_training)
-    answers = Swapper(counter, judge, [place], {place: found.basis @ found.basis.T}).answers(place)
-    expected, tells = _targets(judge, task, one, variable, seed, arbitrary)
-    return share_interval((answers == expected)[tells])
+    def accuracy(self, counter: Transformer, arbitrary: bool = False) -> Interval:
+        """How often swaps along directions that were learned from some pairs come out on others."""
+        basis = self._directions(counter, *self._targets(self.learn, arbitrary))
+        answers = Swapper(counter, self.judge, [self.place], {self.place: basis @ basis.T}).answers(self.place)
+        expected, tells = self._targets(self.judge, arbitrary)
+        return share_interval((answers == expected)[tells])
 
+    def _directions(self, counter: Transformer, targets: Int[Tensor, "row"], tells: Bool[Tensor, "row"]) -> Basis:
+        """Directions in which swaps give the targets, on the pairs that tell something."""
+        base, source = self.learn.base, self.learn.source
+        token_ids = torch.cat([base.token_ids[tells], source.token_ids[tells]])
+        position_ids = torch.cat([base.position_ids[tells], source.position_ids[tells]])
+        column = torch.cat([self.learn.column[tells], self.learn.source_column[tells]])
+        n_pairs = int(tells.sum())
+        pair = torch.arange(n_pairs, device=counter.device)
 
-def _targets(
-    pairs: SwapPairs, task: Task, one: Hypothesis, variable: Variable, seed: int, arbitrary: bool
-) -> tuple[Int[Tensor, "row"], Tensor]:
-    """What swaps should give: by the algorithm, or a fixed arbitrary answer for each value that is swapped in."""
-    expected, tells = pairs.expected(task, one, variable, "token")
-    if not arbitrary:
-        return expected, tells
-    answers = expected[tells].unique()
-    source = variable.value(Query.of(pairs.source, pairs.row, pairs.source_column))
-    keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))
-    return answers[arbitrary_targets(keys, len(answers), seed).to(answers.device)], tells
+        def logits(index: Int[Tensor, "pair"]) -> Tensor:
+            """Rows are passed by their number, so that each has its own position ids and token that answers."""
+            rows = counter(token_ids[index], position_ids[index])
+            return rows[torch.arange(len(index), device=index.device), column[index]]
+
+        where = {"base_positions": column[:n_pairs], "source_positions": column[n_pairs:]}
+        how = {"rank": self.rank, "epochs": self.epochs, "lr": LEARNING_RATE, "seed": self.seed}
+        was_training = counter.training
+        counter.eval()
+        try:
+            hook = self.place.hooks[0]
+            return fit_das(counter, hook, pair, pair + n_pairs, targets[tells], logits, **where, **how).basis
+        finally:
+            counter.train(was_training)
+
+    def _targets(self, pairs: SwapPairs, arbitrary: bool) -> tuple[Int[Tensor, "row"], Bool[Tensor, "row"]]:
+        """What swaps should give: by the algorithm, or a fixed arbitrary answer for each value that is swapped in."""
+        expected, tells = pairs.expected(self.task, self.hypothesis, self.variable, "token")
+        if not arbitrary:
+            return expected, tells
+        answers = expected[tells].unique()
+        source = self.variable.value(Query.of(pairs.source, pairs.row, pairs.source_column))
+        keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))
+        return answers[arbitrary_targets(keys, len(answers), self.seed).to(answers.device)], tells
 
 
 def _choose(hypotheses: dict[str, Hypothesis], hypothesis: str, variable: str) -> tuple[Hypothesis, Variable]:
