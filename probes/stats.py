@@ -11,8 +11,7 @@ from torch import Tensor
 CONFIDENCE = 0.95
 RESAMPLES = 500
 
-Sampled = Float[np.ndarray, "at sample"]  # a statistic under each set of weights
-Statistic = Callable[[Float[np.ndarray, "sample row"]], Sampled]
+OfRows = Callable[[Float[np.ndarray, "sample row"]], Float[np.ndarray, "at sample"]]  # under each set of weights
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Intervals:
         return (Interval(*map(float, bounds)) for bounds in zip(self.value, self.low, self.high, strict=True))
 
 
-def bootstrap(statistic: Statistic, weights: Float[np.ndarray, "row"], seed: int) -> Intervals:
+def bootstrap(statistic: OfRows, weights: Float[np.ndarray, "row"], seed: int) -> Intervals:
     """A statistic of weighted rows, and what it lies between when whole rows are drawn again.
 
     Rows, because tokens of one row go together. `weights` says how many drawn rows each stands for; the statistic
