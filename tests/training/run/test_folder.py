@@ -28,7 +28,7 @@ from training.run.folder import BusyError, RunFolder
 from training.run.loop import snapshot_steps, train
 from training.run.state import TrainState
 
-BEST_IS_NOT_LAST = 0  # a seed with which a tiny run is best before its last step
+BEST_IS_NOT_LAST = 10  # a seed with which a tiny run is best before its last step
 
 
 def contents(folder: Path) -> dict[str, object]:
