@@ -86,13 +86,14 @@ OWN = Variable("own", "PID of the token", lambda query: query.own)
 
 MODULAR: dict[str, Hypothesis] = {
     "first_position": Hypothesis(
-        "(own - first) mod m",
-        "the first token's PID is subtracted from the token's own, modulo m (the paper's equation)",
+        "(own - beginning) mod m",
+        "the PID at which the row begins is subtracted from the token's own, modulo m (the paper's equation; which tokens "
+        "tell where it begins is another question: see the probe `anchor`)",
         (
             OWN,
             Variable(
                 "first",
-                "PID of the row's first token",
+                "PID at which the row begins",
                 lambda query: query.first,
                 ("token", "first", "context"),
                 whole=True,
