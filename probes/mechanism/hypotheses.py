@@ -87,8 +87,8 @@ OWN = Variable("own", "PID of the token", lambda query: query.own)
 MODULAR: dict[str, Hypothesis] = {
     "first_position": Hypothesis(
         "(own - beginning) mod m",
-        "the PID at which the row begins is subtracted from the token's own, modulo m (the paper's equation; which tokens "
-        "tell where it begins is another question: see the probe `anchor`)",
+        "the PID at which the row begins is subtracted from the token's own, modulo m (the paper's equation; which "
+        "tokens tell where it begins is another question: see the probe `anchor`)",
         (
             OWN,
             Variable(
