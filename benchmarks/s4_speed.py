@@ -27,8 +27,8 @@ SHAPES = [(length, d_model) for length in (50, 128) for d_model in (64, 128)]
 class StepLoop(S4Mixer):
     """The recurrence, one position at a time; the parameter C holds the true C."""
 
-    def parallel(self, x: Tensor) -> Tensor:
-        step = type(discretised := discretise(self._space()))(*(part.to(torch.complex64) for part in discretised))
+    def run_parallel(self, x: Tensor) -> Tensor:
+        step = type(discretised := discretise(self._build_space()))(*(part.to(torch.complex64) for part in discretised))
         readout = torch.view_as_complex(self.C)
         state, outputs = torch.zeros_like(step.decay), []
         for at_pos in x.unbind(1):
@@ -43,7 +43,7 @@ def pair(length: int, d_model: int) -> tuple[nn.Module, nn.Module]:
     counter, loop = (build_counter(cfg, torch.Generator().manual_seed(0)).train() for _ in range(2))
     mixer = loop.blocks[0].mixer
     with torch.no_grad():
-        true_c = untruncate(discretise(mixer._space()), torch.view_as_complex(mixer.C.double()), length)
+        true_c = untruncate(discretise(mixer._build_space()), torch.view_as_complex(mixer.C.double()), length)
         mixer.C.copy_(torch.view_as_real(true_c))
     mixer.__class__ = StepLoop
     return counter, loop

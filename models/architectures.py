@@ -9,7 +9,7 @@ from models.schemes import SCHEMES
 
 @dataclass(frozen=True)
 class Architecture:
-    """A family and, for a transformer, a positional scheme; with its looks in figures."""
+    """A family and, for a transformer, a positional scheme; and how figures draw it."""
 
     family: str
     position: str | None

@@ -18,7 +18,7 @@ _TEMPORARY = re.compile(rf"(.+)\.[0-9a-f]{{16}}{re.escape(UNFINISHED)}")  # the 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A path to write to; it takes the name `path` when the block ends well, and is removed when it does not."""
+    """Yields a temporary path to write to. It is renamed to `path` if the block succeeds, and removed if it fails."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,13 +36,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes the whole file or nothing."""
+    """Writes a text file, whole or not at all."""
     with atomic_path(path) as unfinished:
         unfinished.write_text(text)
 
 
 def unfinished_target(name: str) -> str | None:
-    """The file name that a temporary file of `atomic_path` stands for; None for any other file.
+    """The name that a temporary file of `atomic_path` will get; None if `name` is not such a temporary file.
 
     >>> unfinished_target("config.json.0123456789abcdef.unfinished"), unfinished_target("thesis.unfinished")
     ('config.json', None)
@@ -52,7 +52,7 @@ def unfinished_target(name: str) -> str | None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes the temporary files of writers that died. Those of living writers and other people's files stay."""
+    """Removes temporary files whose writer has died. Those of living writers and all other files stay."""
     for path in folder.rglob(f"*{UNFINISHED}"):
         if unfinished_target(path.name) is not None and path.is_file():
             with suppress(OSError), path.open("r+b") as file:
@@ -62,7 +62,7 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns a failed file operation inside the block into an error that names `path` and the way out."""
+    """Turns an OSError inside the block into a CountLensError that names `path` and the way out."""
     try:
         yield
     except OSError as error:
@@ -70,7 +70,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def writing_failed(path: Path, error: OSError) -> CountLensError:
-    """The error for a file that could not be written."""
+    """The error to raise when `path` could not be written, with advice that fits the cause."""
     way_out = {
         errno.ENOSPC: "free some space; whatever was saved before is whole",
         errno.EDQUOT: "free some of your quota; whatever was saved before is whole",
@@ -85,17 +85,17 @@ def _create_locked(path: Path) -> BinaryIO:
     """A new file, locked until it is closed: the lock tells `remove_unfinished` that its writer is alive."""
     while True:
         file = path.open("xb")
-        with suppress(
-            OSError
-        ):  # a file system without locks: `remove_unfinished` cannot lock either and removes nothing
+        # A file system without locks is fine: there `remove_unfinished` cannot lock either, and removes nothing.
+        with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file
         file.close()  # `remove_unfinished` came between creating and locking: create it again
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _flush(folder: Path) -> None:
+    """Waits until the folder's list of files is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

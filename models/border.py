@@ -1,7 +1,7 @@
 """Where values from outside come in: files, JSON, configs, the command line. Everything is checked here once.
 
-Types and ranges stand at the fields (`models.ranges`, as `Annotated[int, msgspec.Meta(ge=1, le=256)]`). This module
-checks values against them, and says what was received and what is allowed. What is behind it can be trusted.
+Fields are annotated with their types and ranges (see `models.ranges`). This module checks values against the
+annotations; its errors say what was received and what is allowed. Code behind it can trust its values.
 """
 
 import math
@@ -21,16 +21,17 @@ import msgspec
 from models.errors import CountLensError, shown
 
 T = TypeVar("T")
-# How a setting is written where it comes from.
+# How an error message writes a setting, depending on where the setting comes from.
 IN_PYTHON, IN_FILE, AS_FLAG = "{}={}", "{} = {}", "--{} {}"
 MAX_TOML = 2**18  # bytes
 MAX_DOTS = 1000  # in a line of TOML
 
 
 def convert(name: str, value: Any, hint: Any, style: str = IN_PYTHON, as_text: bool = False) -> Any:
-    """The value, if the hint allows it. A whole number is a float too; nothing else changes its type.
+    """Returns the value if the type hint allows it, and raises an error if not.
 
-    `as_text`: numbers and truth values come as text, as in a CSV file.
+    A whole number is converted to float where the hint says so; no other type is converted. With `as_text`, numbers
+    and truth values may be given as text, as in a CSV file.
     """
     try:
         converted = msgspec.convert(value, hint, strict=not as_text)
@@ -43,7 +44,7 @@ def convert(name: str, value: Any, hint: Any, style: str = IN_PYTHON, as_text: b
 
 
 def build(cls: type[T], values: object, what: str, style: str = IN_FILE) -> T:
-    """An instance of a dataclass from the plain values of a file; `what` names it in errors."""
+    """Builds a dataclass from the plain values of a file, all checked; `what` names it in error messages."""
     if not isinstance(values, Mapping):
         raise CountLensError(f"{what} must be an object with named values, not {shown(values)}")
     hints = field_hints(cls)  # type: ignore[arg-type]
@@ -64,7 +65,7 @@ def build(cls: type[T], values: object, what: str, style: str = IN_FILE) -> T:
 
 
 def check_fields(config: Any) -> None:
-    """Refuses a dataclass of which a field, or a field of a nested one, has a wrong type or is out of range."""
+    """Refuses a dataclass if any field, nested dataclasses included, has a wrong type or is out of range."""
     for name, hint in field_hints(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
         if is_dataclass(value):
@@ -74,14 +75,14 @@ def check_fields(config: Any) -> None:
 
 
 def check_arguments(annotated: Any, arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments from the command line that are outside of a range in the annotations of a function or class."""
+    """Refuses command-line arguments that are outside the ranges in the annotations of a function or class."""
     for name, hint in get_type_hints(annotated, include_extras=True).items():
         if name in arguments and _has_range(hint):
             convert(name.replace("_", "-"), arguments[name], hint, AS_FLAG)
 
 
 def check_options(options: Any) -> None:
-    """Refuses a dataclass from the command line of which a field, or a field of a nested one, is out of range."""
+    """Refuses a dataclass of command-line options if any field, nested dataclasses included, is out of range."""
     check_arguments(type(options), vars(options))
     for value in vars(options).values():
         if is_dataclass(value):
@@ -90,7 +91,7 @@ def check_options(options: Any) -> None:
 
 @cache
 def field_hints(cls: type) -> dict[str, Any]:
-    """The annotations of a dataclass's fields, with their ranges."""
+    """The annotation of each field of a dataclass by its name, ranges included."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
 
@@ -112,11 +113,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CountLensError(f"cannot read {path}: it is no TOML file ({error})") from error
+        raise CountLensError(f"cannot read {path}: it is not a TOML file ({error})") from error
 
 
 def read_text(path: Path, max_bytes: int) -> str:
-    """The text of a regular file that is not larger than this."""
+    """The text of a regular file of at most `max_bytes`; a larger file is refused."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
@@ -125,18 +126,18 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise CountLensError(f"cannot read {path}: it is no text in UTF-8 (byte {error.start})") from error
+        raise CountLensError(f"cannot read {path}: it is not UTF-8 text (byte {error.start})") from error
 
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """A regular file to read. Pipes and devices are refused: they would block, or never end."""
+    """Opens a regular file to read. Pipes and devices are refused: they would block, or never end."""
     try:
-        # Without O_NONBLOCK, opening a named pipe waits for somebody who writes to it.
+        # Without O_NONBLOCK, opening a named pipe waits until another process writes to it.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise CountLensError(f"cannot read {path}: it is no regular file but a pipe or a device")
+                raise CountLensError(f"cannot read {path}: it is not a regular file but a pipe or a device")
             yield file
     except (OSError, ValueError) as error:
         if isinstance(error, CountLensError):
@@ -145,7 +146,7 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
 
 
 def _requirement(hint: Any, value: Any) -> str:
-    """What a hint allows, in words that fit the value: its range if the type is right, else the type.
+    """What a hint allows, for an error message: the range if the value has the right type, else the type.
 
     >>> _requirement(Annotated[int, msgspec.Meta(ge=1, le=8)] | None, 9)
     'at least 1 and at most 8'

@@ -1,4 +1,4 @@
-"""One safetensors file is one counter: tensors in HookedTransformer's format, the rest in its metadata."""
+"""Counters as files: one safetensors file each, with tensors in HookedTransformer's format and the rest as metadata."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ STORED_DTYPE = "F32"  # safetensors' name of the only dtype that a counter is st
 
 
 def save_counter(path: Path, counter: Counter, info: CheckpointInfo | None = None) -> None:
-    """Writes the counter to one file, whole or not at all. `info` adds what the model cannot know of itself."""
+    """Writes the counter to one file, whole or not at all. `info` adds what a model does not know, such as its task."""
     info = replace(
         info or CheckpointInfo(family="", model={}),
         family=family_of(counter.cfg),
@@ -32,7 +32,7 @@ def save_counter(path: Path, counter: Counter, info: CheckpointInfo | None = Non
 
 
 def load_counter(name_or_path: str | Path, device: str | torch.device = "cpu") -> Counter:
-    """The counter of a checkpoint file, a run folder, or a name such as `mod10/ape-2L/seed0`; in eval mode."""
+    """Loads a counter, in eval mode, from a checkpoint file, a run folder, or a name such as `mod10/ape-2L/seed0`."""
     path = find_checkpoint(name_or_path)
     info = read_info(path)
     cfg = config_from_dict(info.family, info.model)
@@ -51,7 +51,7 @@ def load_counter(name_or_path: str | Path, device: str | torch.device = "cpu") -
 
 
 def _check_header(path: Path, cfg: CounterConfig) -> None:
-    """Refuses a file whose tensors are not those of the config, before memory is taken for either."""
+    """Refuses a file whose tensors do not fit the config, before any memory is allocated for them."""
     expected = _expected_shapes(cfg)
     try:
         with safe_open(path, "pt") as file:
@@ -62,7 +62,7 @@ def _check_header(path: Path, cfg: CounterConfig) -> None:
         raise CountLensError(f"{path} cannot be read: {error}") from error
     missing = sorted(expected.keys() - shapes.keys())
     if missing:
-        raise CountLensError(f"{path} lacks the tensor {missing[0]}: it is not whole or not of this version")
+        raise CountLensError(f"{path} lacks the tensor {missing[0]}: the file is incomplete or of another version")
     for name, shape in shapes.items():
         if name not in expected:
             raise CountLensError(f"{path} has a tensor {shown(name)} that its config does not have")
@@ -76,13 +76,13 @@ def _check_header(path: Path, cfg: CounterConfig) -> None:
 
 @lru_cache(maxsize=64)  # the snapshots of a run share one config
 def _expected_shapes(cfg: CounterConfig) -> dict[str, tuple[int, ...]]:
-    """The shapes of a checkpoint's tensors, from a counter that takes no memory."""
+    """The shape of each tensor that a checkpoint of this config holds, from a counter that takes no memory."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in build_counter(cfg).interchange_state().items()}
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    """A safetensors file, whole or not at all."""
+    """Writes a safetensors file, whole or not at all."""
     content = save(tensors, metadata)
     with atomic_path(path) as unfinished:
         unfinished.write_bytes(content)  # safetensors' own writer ignores the umask
@@ -90,7 +90,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[st
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file."""
-    read_metadata(path)  # refuses what is no whole file before all of it is mapped into memory
+    read_metadata(path)  # refuses an incomplete file before it is mapped into memory
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: what was got, what is allowed, and the way out."""
+"""Errors that a user can act on: they say what was received, what is allowed, and the way out."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ _LONGEST = 200  # characters of a value in a message
 
 
 class CountLensError(ValueError):
-    """Something the user can mend. The command line prints its message alone, without a traceback."""
+    """A problem that the user can fix. The command line prints its message alone, without a traceback."""
 
 
 def unknown(kind: str, got: object, allowed: Iterable[str]) -> CountLensError:
-    """The error for a name that is in no registry, with the nearest names first.
+    """The error for a name that a registry does not have; it suggests the nearest names and lists all.
 
     >>> print(unknown("task", "mod_10", ["mod10", "selective"]))
     unknown task 'mod_10': did you mean mod10? All: mod10, selective
@@ -25,7 +25,7 @@ def unknown(kind: str, got: object, allowed: Iterable[str]) -> CountLensError:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: on one line, without control characters, and never long.
+    """The value as text for a message: on one line, without control characters, and cut off if it is long.
 
     >>> shown("a" * 1000)[-7:], shown("two\\nlines")
     ("aa' ...", "'two\\\\nlines'")

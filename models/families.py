@@ -1,4 +1,4 @@
-"""The one registry of model families: the config class that describes one, and the class that builds it."""
+"""The one registry of model families: for each, its config class and its counter class."""
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ OTHER_COLOUR = "#999999"  # in figures, of what has no colour of its own
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family's two classes are, each as `module:class`. They are imported on use: torch is slow to load."""
+    """Where a family's two classes are, each as `module:class`. They are imported on use: torch loads slowly."""
 
     config_path: str
     counter_path: str
@@ -30,12 +30,12 @@ class Family:
 
     @cached_property
     def config(self) -> type[CounterConfig]:
-        """The class of its configs."""
+        """The config class."""
         return _import_class(self.config_path)
 
     @cached_property
     def counter(self) -> "type[Counter]":
-        """The class of its counters."""
+        """The counter class."""
         return _import_class(self.counter_path)
 
 
@@ -64,28 +64,28 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(cfg: CounterConfig) -> str:
-    """The family whose config this is."""
+    """The name of the family that this config belongs to."""
     path = f"{type(cfg).__module__}:{type(cfg).__name__}"
     return next(name for name, family in FAMILIES.items() if family.config_path == path)
 
 
 def config_from_dict(family: str, fields: dict[str, Any]) -> CounterConfig:
-    """The config that `config_to_dict` made these fields of, checked."""
+    """The config with these fields, checked: the inverse of `config_to_dict`."""
     if family not in FAMILIES:
         raise unknown("family", family, FAMILIES)
     try:
         return build(FAMILIES[family].config, fields, "its config")
     except CountLensError as error:
-        raise CountLensError(f"these are no settings of the family {family}: {error}") from error
+        raise CountLensError(f"these are not settings of the family {family}: {error}") from error
 
 
 def config_to_dict(cfg: CounterConfig) -> dict[str, Any]:
-    """The fields that rebuild the model; which optional hooks fire is not among them."""
+    """The config's fields that rebuild the model; the switches for optional hooks are left out."""
     return {name: value for name, value in asdict(cfg).items() if not name.startswith("use_")}
 
 
 def build_counter(cfg: CounterConfig, generator: "torch.Generator | None" = None) -> "Counter":
-    """A counter with fresh weights drawn from the generator; without one they are not set at all."""
+    """A counter with fresh weights drawn from the generator; without a generator its weights are uninitialised."""
     counter = FAMILIES[family_of(cfg)].counter(cfg)
     if generator is not None:
         counter.init_weights(generator)

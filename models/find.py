@@ -1,4 +1,4 @@
-"""Where counters are: the shipped ones in `checkpoints/`, own ones in `./runs`, or anywhere by path."""
+"""Finding counters: the shipped ones in `checkpoints/`, the user's own in `./runs`, or any by path."""
 
 import re
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ _SNAPSHOT_NAME = re.compile(r"step-([0-9]{1,15})\.safetensors")
 
 
 def named_counters(folders: tuple[Path, ...] = (SHIPPED, RUNS)) -> Iterator[tuple[str, Path]]:
-    """(name, file) of every counter below these folders; the name is its folder's path there."""
+    """Yields (name, file) for every counter below these folders; the name is the path of its folder within them."""
     for folder in folders:
         for path in sorted(folder.rglob(CHECKPOINT)):
             yield path.parent.relative_to(folder).as_posix(), path
 
 
 def find_checkpoint(name_or_path: str | Path) -> Path:
-    """The checkpoint file that is meant by a file's path, a run folder's path, or a counter's name.
+    """The checkpoint file for a path (of the file or of its run folder) or for a counter's name.
 
     A name may leave out the seed where there is only one, as among the shipped counters: `mod10/ape-2L`.
     """
@@ -50,9 +50,9 @@ def find_checkpoint(name_or_path: str | Path) -> Path:
 
 
 def shipped_hint(folder: object = SHIPPED) -> str:
-    """Where shipped counters are looked for and where they are, for messages when they are not there.
+    """A sentence for error messages when the shipped counters are missing: where they were expected, where to get them.
 
-    `folder` names the place in another way, for readers who are not to know its path.
+    `folder` is the name to print for that place, for readers who must not see its path.
     """
     return (
         f"Shipped counters are looked for in {folder}, which is not there (an installed package lacks them; the source "
@@ -62,14 +62,14 @@ def shipped_hint(folder: object = SHIPPED) -> str:
 
 @dataclass(frozen=True)
 class SnapshotFiles:
-    """The checkpoints that a run kept over training, and the files beside them that are none."""
+    """The snapshots of a run by their step, and the other files in the same folder."""
 
     by_step: dict[int, Path]
-    odd: dict[Path, str]  # why the file is no snapshot
+    odd: dict[Path, str]  # other files, each with the reason why it is not a snapshot
 
 
 def find_snapshots(run: Path, follow_links: bool = True) -> SnapshotFiles:
-    """The snapshots in a run folder. Without `follow_links`, a file that leads out of the run folder is odd."""
+    """The snapshots in a run folder. Without `follow_links`, links that point outside the run folder count as odd."""
     by_step: dict[int, Path] = {}
     odd: dict[Path, str] = {}
     for path in sorted((run / SNAPSHOTS).glob("*")):
@@ -78,19 +78,19 @@ def find_snapshots(run: Path, follow_links: bool = True) -> SnapshotFiles:
         reason = _why_no_snapshot(path, None if follow_links else run)
         match = _SNAPSHOT_NAME.fullmatch(path.name)
         if reason is None and match is not None and int(match[1]) in by_step:
-            reason = f"{path.name} and {by_step[int(match[1])].name} are of one step: remove one of them"
+            reason = f"{path.name} and {by_step[int(match[1])].name} are of the same step: remove one of them"
         if reason is not None or match is None:
-            odd[path] = reason or f"{path.name} is no snapshot: their names are step-NUMBER.safetensors"
+            odd[path] = reason or f"{path.name} is not a snapshot: their names are step-NUMBER.safetensors"
         else:
             by_step[int(match[1])] = path
     return SnapshotFiles(dict(sorted(by_step.items())), odd)
 
 
 def _why_no_snapshot(path: Path, inside: Path | None) -> str | None:
-    """What is wrong with a file in a folder of snapshots, whatever its name; None where nothing is."""
+    """Why a file in the snapshots folder cannot be used, apart from its name; None if it can."""
     try:
         if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
             return f"{path.name} points outside of its run: copy the file there"
-        return None if path.is_file() else f"{path.name} is no file"
+        return None if path.is_file() else f"{path.name} is not a file"
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself, before Python 3.13
         return f"cannot read {path.name}: {getattr(error, 'strerror', None) or 'a link that leads to itself'}"

@@ -17,9 +17,9 @@ ordinary one-layer, one-head ape transformers, and differ only in how they come 
    identity.
 3. *Scale goes through.* Elsewhere the length may vary. There is a variable `one` that is always 1, and every threshold
    is a multiple of it rather than a bias: ReLU(c * x) = c * ReLU(x) for the c > 0 that the norm puts before everything.
-   The right answer then comes out as c instead of 1, and the wrong ones as 0 still.
+   The right answer then comes out as c instead of 1, and the wrong ones still as 0.
 
-**The stream of first_position**, d_model = 2 * (3 m + 2); every line is there with the opposite sign once more:
+**The stream of first_position**, d_model = 2 * (3 m + 2); every line is there a second time with the opposite sign:
 
     variable  columns  value                             written by
     one       1        1                                 embed
@@ -58,8 +58,8 @@ from models.config import TransformerConfig
 from models.errors import CountLensError, unknown
 from models.transformer import Block, Transformer
 
-SHARPNESS = 40.0  # score of bos above the others: e^-40 is nothing beside 1 in float32
-LOGIT = 20.0  # of the right answer, where its scale is 1
+SHARPNESS = 40.0  # how far the score of bos is above the others: e^-40 is negligible beside 1 in float32
+LOGIT = 20.0  # logit of the right answer, where the norm's scale is 1
 
 Read = Float[Tensor, "d_model width"]
 Write = Float[Tensor, "width d_model"]
@@ -67,7 +67,7 @@ Write = Float[Tensor, "width d_model"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the stream hold which variable: the first half holds them, the second their negatives."""
+    """Which columns of the residual stream hold which variable. The second half holds the negatives of the first."""
 
     widths: Mapping[str, int]  # columns of each variable, in order
 
@@ -80,21 +80,21 @@ class Layout:
         return 2 * self.half
 
     def write(self, name: str) -> Write:
-        """What takes a variable into the stream: `stream = variable @ write`."""
+        """The matrix that writes a variable into the stream: `stream = variable @ write`."""
         names = list(self.widths)
         if name not in names:
             raise unknown("variable", name, names)
         start = sum(self.widths[earlier] for earlier in names[: names.index(name)])
-        once = torch.eye(self.half)[start : start + self.widths[name]]
-        return torch.cat([once, -once], 1)
+        columns = torch.eye(self.half)[start : start + self.widths[name]]
+        return torch.cat([columns, -columns], 1)
 
     def read(self, name: str) -> Read:
-        """What takes a variable out of the stream again: `variable = stream @ read`."""
+        """The matrix that reads a variable from the stream: `variable = stream @ read`."""
         return self.write(name).T / 2
 
 
 def first_position_counter(labels: Sequence[int], bos: int, d_vocab: int, max_position: int = 128) -> Transformer:
-    """A counter by first position: at distance n from bos it answers `labels[n % m]`, where m is their number."""
+    """A counter by first position: at distance n from bos it answers `labels[n % m]`, where m is `len(labels)`."""
     m = _check_labels(labels, d_vocab)
     if not 0 <= bos < d_vocab:
         raise CountLensError(f"bos={bos} is outside 0..{d_vocab - 1} (d_vocab={d_vocab}): give its id")
@@ -121,7 +121,7 @@ def first_position_counter(labels: Sequence[int], bos: int, d_vocab: int, max_po
 def mean_position_counter(labels: Sequence[int], d_vocab: int, max_position: int = 128) -> Transformer:
     """A counter by mean position: at distance n from the first token it answers `labels[n % m]`.
 
-    Tokens are not looked at, so a row may begin with bos: it is a token like others.
+    It ignores which tokens a row has, so a row may begin with bos: it is a token like any other.
     """
     m = _check_labels(labels, d_vocab)
     layout = mean_position_layout(m)
@@ -161,7 +161,7 @@ MECHANISMS = {
 
 
 def _check_labels(labels: Sequence[int], d_vocab: int) -> int:
-    """The modulus."""
+    """The modulus, which is the number of labels. Refuses labels that repeat or are not in the vocabulary."""
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise CountLensError(f"labels {list(labels)}: give two or more different ids, one for each remainder")
     if min(labels) < 0 or max(labels) >= d_vocab:
@@ -183,12 +183,12 @@ def _blank(layout: Layout, d_vocab: int, max_position: int, d_mlp: int) -> tuple
 
 
 def _set_norms(counter: Transformer, block: Block, squares: tuple[int, int, int]) -> None:
-    """Sets each norm's gain such that it leaves a stream alone whose variables have this sum of squares."""
+    """Sets the gain of each norm so that it does not change a stream whose variables have this sum of squares."""
     for norm, square in zip((block.ln1, block.ln2, counter.ln_final), squares, strict=True):
         torch.nn.init.constant_(norm.w, math.sqrt(2 * square / counter.cfg.d_model + counter.cfg.eps))
 
 
 def _quarter_circle(max_position: int) -> Float[Tensor, "max_position 2"]:
-    """x = p / max_position and what makes it a vector of length 1."""
+    """For each position p a vector of length 1 whose first number is x = p / max_position."""
     x = torch.arange(max_position, dtype=torch.float64) / max_position
     return torch.stack([x, (1 - x**2).sqrt()], 1)

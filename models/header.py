@@ -1,4 +1,4 @@
-"""What a checkpoint file says of itself: one JSON string in its metadata, readable without torch."""
+"""The header of a checkpoint file: its metadata, one JSON string that is readable without torch."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from models.ranges import Length, Name, Percent, Seed, Step
 METADATA_KEY = "countlens"
 FORMAT_VERSION = 1
 MAX_HEADER = 8 * 2**20  # bytes; a counter of 256 layers needs less than one million
-# What every task has, of the settings that are shown without the task's own class.
+# Settings that every task has. They are shown without loading the task's class, so they are checked here.
 TASK_SETTINGS: dict[str, Any] = {
     "name": Name,
     "bos": bool,
@@ -28,7 +28,7 @@ TASK_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """Everything that is needed to rebuild a counter and to know where it comes from."""
+    """The metadata of a checkpoint: everything that rebuilds the counter, and how it was trained."""
 
     family: str  # key of FAMILIES
     model: dict[str, Any]  # fields of the family's config
@@ -44,20 +44,20 @@ class CheckpointInfo:
 
     @property
     def architecture(self) -> str:
-        """As the paper's tables name it: a transformer by its positional scheme, the rest by family."""
+        """The architecture's name in the paper's tables: the positional scheme of a transformer, else the family."""
         return str(self.model.get("position", self.family))
 
     def to_metadata(self) -> dict[str, str]:
-        """The safetensors metadata."""
+        """This info as the metadata dict of a safetensors file."""
         return {METADATA_KEY: json.dumps(asdict(self))}
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """The checked metadata of a checkpoint file, without reading a tensor."""
+    """The metadata of a checkpoint file, checked; no tensor is read."""
     metadata = read_metadata(path)
     if METADATA_KEY not in metadata:
         raise CountLensError(
-            f"{path} is a safetensors file but no CountLens checkpoint: its metadata has no {METADATA_KEY!r}"
+            f"{path} is a safetensors file but not a CountLens checkpoint: its metadata has no {METADATA_KEY!r}"
         )
     what = f"{path}: its {METADATA_KEY!r} metadata"
     values = decode_json(metadata[METADATA_KEY], what)
@@ -75,7 +75,7 @@ def read_info(path: Path) -> CheckpointInfo:
 
 
 def _checked_info(values: dict[str, Any]) -> CheckpointInfo:
-    """The info with a sound config of its family, and with a task that has a name."""
+    """The info with these values. Refuses one whose model config is invalid or whose task has no name."""
     info = build(CheckpointInfo, values, "it")
     for key, hint in TASK_SETTINGS.items():
         if info.task is not None and (key in info.task or key == "name"):
@@ -84,14 +84,17 @@ def _checked_info(values: dict[str, Any]) -> CheckpointInfo:
 
 
 class _Tensor(msgspec.Struct):
-    """What a safetensors header says of a tensor, as far as it is needed here."""
+    """The one field that is needed of a tensor's entry in a safetensors header."""
 
     data_offsets: tuple[int, int]
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a whole safetensors file: 8 bytes of length, then a JSON header of that length, then tensors."""
-    foreign = CountLensError(f"{path} is no safetensors file: CountLens reads only its own .safetensors checkpoints")
+    """The metadata of a safetensors file; refuses a file that is truncated or too long.
+
+    The format is 8 bytes that hold a length, a JSON header of that length, and then the tensors.
+    """
+    foreign = CountLensError(f"{path} is not a safetensors file: CountLens reads only its own .safetensors checkpoints")
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size < 8:

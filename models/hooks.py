@@ -2,7 +2,7 @@
 
 from transformer_lens.utilities import get_act_name
 
-MIXER_SITES = ("state", "state_step")  # of recurrent counters
+MIXER_SITES = ("state", "state_step")  # the sites inside the mixer of a recurrent counter
 
 
 def hook_name(site: str, layer: int | None = None, part: str | None = None) -> str:

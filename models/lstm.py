@@ -2,9 +2,9 @@
 
     i, f, o = sigmoid(W x_t + U h_{t-1} + b),  g = tanh(...),  c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)
 
-The state is both, stacked: [..., 0, :] is the hidden one h and [..., 1, :] the cell c. There is no residual stream:
-a layer's `hook_resid_pre` is its input and its `hook_resid_post` its hidden states. The gates, after their
-nonlinearities, are at `hook_gate_i`, `_f`, `_g` and `_o`, each called once with the whole trajectory.
+The state is h and c, stacked: [..., 0, :] is the hidden state h and [..., 1, :] the cell state c. There is no
+residual stream: a layer's `hook_resid_pre` is its input and its `hook_resid_post` its hidden states. The gates, after
+their nonlinearities, are at `hook_gate_i`, `_f`, `_g` and `_o`, each called once with the whole trajectory.
 """
 
 import torch
@@ -22,7 +22,7 @@ State = Float[Tensor, "batch 2 d_model"]
 
 
 class LSTMMixer(CellMixer):
-    """The state is hidden and cell state; the output is the hidden one."""
+    """An LSTM layer: its state is the hidden and the cell state, its output the hidden state."""
 
     def __init__(self, cfg: RecurrentConfig) -> None:
         super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True))
@@ -44,8 +44,8 @@ class LSTMMixer(CellMixer):
         i, f, g, o = (from_input + F.linear(hidden, weight_hh, bias_hh)).chunk(4, dim=-1)
         return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
 
-    def observed(self, states: Float[Tensor, "batch pos 2 d_model"], *inputs: Tensor) -> Tensor:
-        """Adds what edited gates change at their own position; without an edit that is exactly nothing."""
+    def apply_gate_hooks(self, states: Float[Tensor, "batch pos 2 d_model"], *inputs: Tensor) -> Tensor:
+        """The states with the effect of edited gates at their own positions; unchanged if no gate is edited."""
         points = (self.hook_gate_i, self.hook_gate_f, self.hook_gate_g, self.hook_gate_o)
         if not listening(*points):
             return states
@@ -59,7 +59,7 @@ class LSTMMixer(CellMixer):
 
 
 def _next_state(cell: Tensor, i: Tensor, f: Tensor, g: Tensor, o: Tensor) -> Tensor:
-    """Hidden and cell state, stacked before the last axis."""
+    """The next hidden and cell state, stacked before the last axis."""
     cell = f * cell + i * g
     return torch.stack([o * torch.tanh(cell), cell], -2)
 

@@ -17,7 +17,7 @@ once, in this order; an edit goes into everything that depends on it:
     hook_ssm_B, _C  [d_state]
     hook_ssm_write  [d_inner, d_state]      dt_t x_t B_t, what a position adds to the state
     hook_state      [d_inner, d_state]      the bridge's hook_ssm_state, with the axes of the others
-    hook_ssm_out    [d_model]               what the mixer gives back
+    hook_ssm_out    [d_model]               the mixer's output
 """
 
 import math
@@ -48,11 +48,11 @@ from models.recurrent import (
 )
 
 Inner = Float[Tensor, "batch pos d_inner"]
-Window = Float[Tensor, "batch before d_inner"]  # what the convolution sees of the positions before
+Window = Float[Tensor, "batch before d_inner"]  # the earlier inputs that the convolution still needs
 State = Float[Tensor, "batch d_inner d_state"]
 States = Float[Tensor, "batch pos d_inner d_state"]
-Selected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # x, z, dt, B and C, each [batch, pos, ...]
-See = Callable[[HookPoint, Tensor], Tensor]  # shows a tensor at a hook point, or does not
+Selection = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # x, z, dt, B and C, each [batch, pos, ...]
+Hook = Callable[[HookPoint, Tensor], Tensor]  # `_fire`, which calls the hook point, or `_skip`, which does not
 
 NORM_EPS = 1e-5
 DT_MIN, DT_MAX = 1e-3, 0.1  # the initial step sizes lie between these
@@ -81,13 +81,13 @@ class MambaMixer(Mixer):
         self.hook_ssm_out = HookPoint()
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Uniform matrices, A = -1..-d_state, step sizes log-uniform from DT_MIN to DT_MAX: the authors' code."""
+        """As in the authors' code: uniform matrices, A = -1..-d_state, step sizes log-uniform from DT_MIN to DT_MAX."""
         fan_in = {
             self.in_proj: self.cfg.d_model,
             self.conv1d: self.cfg.d_conv,
             self.x_proj: self.cfg.d_inner,
             self.dt_proj: self.cfg.dt_rank,
-            self.out_proj: self.cfg.d_inner * self.cfg.n_layers,  # smaller in deep stacks: their sum shall not grow
+            self.out_proj: self.cfg.d_inner * self.cfg.n_layers,  # smaller in deep stacks: their sum must not grow
         }
         for module, inputs in fan_in.items():
             assert isinstance(module.weight, nn.Parameter)
@@ -95,22 +95,22 @@ class MambaMixer(Mixer):
         log_dt = torch.rand(self.cfg.d_inner, generator=generator) * math.log(DT_MAX / DT_MIN) + math.log(DT_MIN)
         uniform_(self.conv1d.get_parameter("bias"), self.cfg.d_conv**-0.5, generator)
         with torch.no_grad():
-            self.dt_proj.bias.copy_(log_dt.exp().expm1().log())  # softplus takes it to dt
+            self.dt_proj.bias.copy_(log_dt.exp().expm1().log())  # softplus turns it into dt
             self.A_log.copy_(torch.arange(1.0, self.cfg.d_state + 1).log().expand_as(self.A_log))
             self.D.fill_(1)
 
-    def parallel(self, x: Stream) -> Stream:
-        (x, z, dt, B, C), _ = self._select(x, self._empty_window(x), _unseen)
+    def run_parallel(self, x: Stream) -> Stream:
+        (x, z, dt, B, C), _ = self._select(x, self._empty_window(x), _skip)
         dt_by_pos, x_by_pos, B, C = (rearrange(tensor, "batch pos d -> pos batch d") for tensor in (dt, x, B, C))
         y = selective_scan(dt_by_pos, x_by_pos, self._A(), B, C)
-        return self._gated(rearrange(y, "pos batch d_inner -> batch pos d_inner"), x, z)
+        return self._gate(rearrange(y, "pos batch d_inner -> batch pos d_inner"), x, z)
 
-    def opened(self, x: Stream) -> Stream:
-        return self.hook_ssm_out(super().opened(x))
+    def run_with_states(self, x: Stream) -> Stream:
+        return self.hook_ssm_out(super().run_with_states(x))
 
     def inputs(self, x: Stream) -> Inputs:
-        selected, _ = self._select(x, self._empty_window(x), _seen)
-        return self._discretised(selected, _seen)
+        selection, _ = self._select(x, self._empty_window(x), _fire)
+        return self._discretise(selection, _fire)
 
     def initial_state(self, x: Stream) -> State:
         return x.new_zeros(len(x), self.cfg.d_inner, self.cfg.d_state)
@@ -121,33 +121,30 @@ class MambaMixer(Mixer):
 
     def readout(self, states: States, *inputs: Tensor) -> Stream:
         _, _, C, x, z = inputs
-        return self._gated((states * C[:, :, None, :]).sum(-1), x, z)
+        return self._gate((states * C[:, :, None, :]).sum(-1), x, z)
 
     def initial_carry(self, x: StreamStep) -> Carry:
         return self.initial_state(x[:, None]), self._empty_window(x[:, None])
 
     def step(self, x: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
         state, window = carry
-        selected, window = self._select(x[:, None], window, _unseen)
-        inputs = self._discretised(selected, _unseen)
+        selection, window = self._select(x[:, None], window, _skip)
+        inputs = self._discretise(selection, _skip)
         state = self.transition(state, *(tensor[:, 0] for tensor in inputs))
         return self.readout(state[:, None], *inputs)[:, 0], (state, window)
 
-    def _select(self, x: Stream, window: Window, see: See) -> tuple[Selected, Window]:
-        """What the recurrence needs at each position, and the window that the position after them has."""
-        x, z = see(self.hook_in_proj, self.in_proj(x)).chunk(2, -1)
-        seen = torch.cat([window, x], 1)
-        x = F.silu(see(self.hook_conv, self._convolved(seen)))
-        projected = see(self.hook_x_proj, self.x_proj(x))
+    def _select(self, x: Stream, window: Window, hook: Hook) -> tuple[Selection, Window]:
+        """What the recurrence needs at each position, and the convolution's window for the next position."""
+        x, z = hook(self.hook_in_proj, self.in_proj(x)).chunk(2, -1)
+        extended = torch.cat([window, x], 1)
+        x = F.silu(hook(self.hook_conv, self.conv1d(extended.mT).mT))
+        projected = hook(self.hook_x_proj, self.x_proj(x))
         low_rank_dt, B, C = projected.split([self.cfg.dt_rank, self.cfg.d_state, self.cfg.d_state], -1)
-        dt = see(self.hook_ssm_dt, self.dt_proj(low_rank_dt))
-        B, C = see(self.hook_ssm_B, B), see(self.hook_ssm_C, C)
-        # Under autocast some of these are halves; a state of halves would lose count.
+        dt = hook(self.hook_ssm_dt, self.dt_proj(low_rank_dt))
+        B, C = hook(self.hook_ssm_B, B), hook(self.hook_ssm_C, C)
+        # Under autocast some of these are in half precision, in which a state would lose count.
         x, dt, B, C = (tensor.to(self.A_log.dtype) for tensor in (x, dt, B, C))
-        return (x, z, F.softplus(dt), B, C), seen[:, seen.shape[1] - window.shape[1] :]
-
-    def _convolved(self, seen: Float[Tensor, "batch before_and_pos d_inner"]) -> Inner:
-        return self.conv1d(seen.mT).mT
+        return (x, z, F.softplus(dt), B, C), extended[:, extended.shape[1] - window.shape[1] :]
 
     def _empty_window(self, x: Stream) -> Window:
         return x.new_zeros(len(x), self.cfg.d_conv - 1, self.cfg.d_inner)
@@ -155,27 +152,28 @@ class MambaMixer(Mixer):
     def _A(self) -> Float[Tensor, "d_inner d_state"]:
         return -torch.exp(self.A_log)
 
-    def _discretised(self, selected: Selected, see: See) -> Inputs:
-        """Zero-order hold for A, Euler for B."""
-        x, z, dt, B, C = selected
+    def _discretise(self, selection: Selection, hook: Hook) -> Inputs:
+        """The inputs of `transition` and `readout`: decay, write, C, x and z. Zero-order hold for A, Euler for B."""
+        x, z, dt, B, C = selection
         write = (dt * x)[..., None] * B[:, :, None, :]
-        return torch.exp(dt[..., None] * self._A()), see(self.hook_ssm_write, write), C, x, z
+        return torch.exp(dt[..., None] * self._A()), hook(self.hook_ssm_write, write), C, x, z
 
-    def _gated(self, y: Inner, x: Inner, z: Inner) -> Stream:
+    def _gate(self, y: Inner, x: Inner, z: Inner) -> Stream:
         return self.out_proj((y + self.D * x) * F.silu(z))
 
 
-def _seen(point: HookPoint, tensor: Tensor) -> Tensor:
+def _fire(point: HookPoint, tensor: Tensor) -> Tensor:
+    """Passes a tensor through a hook point."""
     return point(tensor)
 
 
-def _unseen(point: HookPoint, tensor: Tensor) -> Tensor:
-    """For the fast path and for streams, where no hook fires."""
+def _skip(point: HookPoint, tensor: Tensor) -> Tensor:
+    """Passes a hook point by, on the fast path and in streams."""
     return tensor
 
 
 class MambaBlock(RecurrentBlock):
-    """resid + mixer(norm(resid))"""
+    """A residual block: resid + mixer(norm(resid))."""
 
     hook_out_is_single_residual_stream = True
 
@@ -184,7 +182,7 @@ class MambaBlock(RecurrentBlock):
         self.dropout = cfg.dropout
         self.norm = nn.RMSNorm(cfg.d_model, eps=NORM_EPS)
 
-    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+    def run(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
         return resid + F.dropout(mixer(self.norm(resid)), self.dropout, self.training)
 
     def init_weights(self, generator: torch.Generator) -> None:
@@ -193,7 +191,7 @@ class MambaBlock(RecurrentBlock):
 
 
 class TiedUnembed(nn.Module):
-    """The head whose weights are the embedding's, so that a checkpoint holds them once."""
+    """A head that shares the embedding's weights, so that a checkpoint holds them once."""
 
     def __init__(self, embed: Embed) -> None:
         super().__init__()
@@ -222,16 +220,16 @@ class Mamba(Recurrent):
         return TiedUnembed(self.embed)
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """A_log and D do not decay: 0 is no neutral value of theirs."""
-        kept = [parameter for name, parameter in self.named_parameters() if name.endswith((".A_log", ".D"))]
+        """Two groups: A_log and D have no weight decay, since 0 is not a neutral value for them; all others do."""
+        without_decay = [parameter for name, parameter in self.named_parameters() if name.endswith((".A_log", ".D"))]
         rest = [parameter for name, parameter in self.named_parameters() if not name.endswith((".A_log", ".D"))]
         return [
             {"params": rest, "lr": lr, "weight_decay": weight_decay},
-            {"params": kept, "lr": lr, "weight_decay": 0.0},
+            {"params": without_decay, "lr": lr, "weight_decay": 0.0},
         ]
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Embedding, and with it the head, N(0, embed_std); norms 1; and each mixer's own."""
+        """Draws the embedding, which is also the head, from N(0, embed_std), then each mixer's weights; norms are 1."""
         normal_(self.embed.W_E, self.cfg.embed_std, generator)
         assert isinstance(self.ln_final, nn.RMSNorm)
         nn.init.ones_(self.ln_final.weight)

@@ -1,8 +1,9 @@
 """Linear recurrences with elementwise decay, position by position: h_t = decay_t * h_{t-1} + write_t.
 
 Time is the first axis, so that a step is one fused multiply-add on contiguous memory. On a CPU this beats parallel
-scans: they do more work and move more memory, and memory is what this costs. For the same reason `selective_scan`
-goes through a few positions at a time, with tensors that stay in the cache and, without gradients, are then dropped.
+scans, which do more work and move more memory: moving memory is the main cost here. For the same reason
+`selective_scan` handles a few positions at a time, so that its tensors stay in the cache; without gradients they are
+dropped afterwards.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ State = Float[Tensor, "*state"]
 
 
 def linear_scan(decay: States, writes: States, initial: State) -> tuple[States, State]:
-    """The state after each position, and the last one once more, for whoever goes on from there."""
+    """The state after each position, and a copy of the last one from which a next chunk can go on."""
     return _LinearScan.apply(decay, writes, initial, False)
 
 
@@ -29,7 +30,7 @@ def selective_scan(
     B: Float[Tensor, "pos batch d_state"],
     C: Float[Tensor, "pos batch d_state"],
 ) -> Float[Tensor, "pos batch d_inner"]:
-    """C_t h_t for h_t = exp(dt_t A) h_{t-1} + dt_t x_t B_t, from h = 0."""
+    """The outputs C_t h_t of the recurrence h_t = exp(dt_t A) h_{t-1} + dt_t x_t B_t, which starts from h = 0."""
     A = A.T.contiguous()  # d_inner innermost: long rows for the vector unit
     state = dt.new_zeros(dt.shape[1], *A.shape)
     step = max(1, MambaConfig.scan_elements // state.numel())

@@ -1,4 +1,4 @@
-"""The ranges of numbers that come from outside, one name per quantity: config fields and flags are annotated with them.
+"""The allowed ranges of numbers from outside, one name per quantity. Config fields and flags are annotated with them.
 
 Upper bounds are far above what a counter needs. They keep a wrong file or flag from taking all memory or all time.
 """

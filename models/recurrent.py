@@ -2,8 +2,8 @@
 
 A *mixer* moves information along positions. Its `state` after a position is all that later positions can know
 of earlier ones (Mamba and RWKV-6 also look a few inputs back; that window is in the *carry*, not in the state).
-Nobody listening: the whole row at once, in the mixer's fastest form. Somebody listening at any hook of the mixer:
-inputs, then states, then outputs, with the same numbers.
+If no hook is set in a mixer, it computes the whole row at once, in its fastest form. If one is, it computes inputs,
+then states position by position, then outputs. Both give the same numbers.
 
 `hook_state` is called once, with the whole trajectory after it was computed, so an edit changes what is read out at
 that position and nothing later. `hook_state_step` is called after each position, with `hook.ctx["pos"]` set, and an
@@ -24,13 +24,13 @@ from models.counter import Counter, Logits, PositionIds, TokenIds, listening, no
 
 Stream = Float[Tensor, "batch pos d_model"]
 StreamStep = Float[Tensor, "batch d_model"]
-AnyStream = Float[Tensor, "*batch d_model"]  # a row or one step of it
+AnyStream = Float[Tensor, "*batch d_model"]  # whole rows or one position of them
 Inputs = tuple[Tensor, ...]  # what the transition and the readout need at each position, [batch, pos, ...] each
-Carry = tuple[Tensor, ...]  # what a streaming step hands to the next one
+Carry = tuple[Tensor, ...]  # what one step of a stream passes to the next
 
 
 class Mixer(nn.Module):
-    """One recurrence over positions. A family says how inputs, transition and readout are computed."""
+    """A recurrence over positions. Each family defines its inputs, transition and readout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,20 +39,20 @@ class Mixer(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         points = [module for module in self.modules() if isinstance(module, HookPoint)]
-        return self.opened(x) if listening(*points) else self.parallel(x)
+        return self.run_with_states(x) if listening(*points) else self.run_parallel(x)
 
-    def parallel(self, x: Stream) -> Stream:
-        """The output at every position, as fast as it goes; no hook fires."""
-        raise TypeError(f"{type(self).__name__} does not define parallel")
+    def run_parallel(self, x: Stream) -> Stream:
+        """The output at every position, by the fastest method; no hook fires."""
+        raise TypeError(f"{type(self).__name__} does not define run_parallel")
 
     def inputs(self, x: Stream) -> Inputs:
-        """Whatever of the computation does not depend on the state, for all positions at once."""
+        """The part of the computation that does not depend on the state, for all positions at once."""
         raise TypeError(f"{type(self).__name__} does not define inputs")
 
     def constants(self) -> Inputs:
-        """What the transition and the readout make of the weights alone, such as a discretisation; has no positions.
+        """What the transition and the readout need and the weights alone determine, such as a discretisation.
 
-        Computed once a forward or stream, and handed to both after the inputs.
+        They are computed once per forward pass or stream, and passed to both methods after the inputs.
         """
         return ()
 
@@ -61,26 +61,26 @@ class Mixer(nn.Module):
         raise TypeError(f"{type(self).__name__} does not define initial_state")
 
     def transition(self, state: Tensor, *inputs: Tensor) -> Tensor:
-        """The state after a position, from the one before it and the inputs there."""
+        """The state after a position, from the state before it and the inputs at this position."""
         raise TypeError(f"{type(self).__name__} does not define transition")
 
     def readout(self, states: Tensor, *inputs: Tensor) -> Stream:
-        """The outputs, from the states after each position and the inputs there."""
+        """The outputs at all positions, from the state after each and the inputs at each."""
         raise TypeError(f"{type(self).__name__} does not define readout")
 
-    def observed(self, states: Tensor, *inputs: Tensor) -> Tensor:
-        """The trajectory after the hooks of what made it, such as gates; an edit changes its own position only."""
+    def apply_gate_hooks(self, states: Tensor, *inputs: Tensor) -> Tensor:
+        """The states after hooks on gates, in a family that has such hooks; an edit changes its own position only."""
         return states
 
-    def opened(self, x: Stream) -> Stream:
-        """The same output as `parallel`, with every hook."""
+    def run_with_states(self, x: Stream) -> Stream:
+        """The same output as `run_parallel`, computed state by state so that every hook fires."""
         inputs, constants = self.inputs(x), self.constants()
         state, states = self.initial_state(x), []
         for pos, at_pos in enumerate(zip(*(tensor.unbind(1) for tensor in inputs), strict=True)):
             self.hook_state_step.ctx["pos"] = pos
             state = self.hook_state_step(self.transition(state, *at_pos, *constants))
             states.append(state)
-        trajectory = self.hook_state(self.observed(torch.stack(states, 1), *inputs))
+        trajectory = self.hook_state(self.apply_gate_hooks(torch.stack(states, 1), *inputs))
         return self.readout(trajectory, *inputs, *constants)
 
     def init_weights(self, generator: torch.Generator) -> None:
@@ -88,18 +88,18 @@ class Mixer(nn.Module):
         raise TypeError(f"{type(self).__name__} does not define init_weights")
 
     def initial_carry(self, x: StreamStep) -> Carry:
-        """What a stream starts with."""
+        """The carry with which a stream starts."""
         return (self.initial_state(x[:, None]), *self.constants())
 
     def step(self, x: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
-        """One position of a stream: the output and what to carry on. No hook fires."""
+        """One position of a stream: its output, and the carry for the next one. No hook fires."""
         inputs, constants = self.inputs(x[:, None]), carry[1:]
         state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs), *constants)
         return self.readout(state[:, None], *inputs, *constants)[:, 0], (state, *constants)
 
 
 class HookedLayerNorm(nn.LayerNorm):
-    """torch's LayerNorm with HookedTransformer's hook points; fused while nobody listens."""
+    """torch's LayerNorm with HookedTransformer's hook points; fused if they have no hooks."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -142,7 +142,7 @@ class HookedRMSNorm(nn.RMSNorm):
 class RecurrentBlock(nn.Module):
     """A mixer between `hook_resid_pre` and `hook_resid_post`; the families add norms and residual streams."""
 
-    hook_out_is_single_residual_stream = False  # whether a block adds to its input, in TransformerLens' words
+    hook_out_is_single_residual_stream = False  # TransformerLens' name for: the block adds to its input
 
     def __init__(self, mixer: Mixer) -> None:
         super().__init__()
@@ -151,30 +151,30 @@ class RecurrentBlock(nn.Module):
         self.hook_resid_post = HookPoint()
 
     def forward(self, resid: Stream) -> Stream:
-        return self.hook_resid_post(self.around(self.hook_resid_pre(resid), self.mixer))
+        return self.hook_resid_post(self.run(self.hook_resid_pre(resid), self.mixer))
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Sets the block's parameters from the generator."""
         self.mixer.init_weights(generator)
 
-    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
-        """What the block makes of its input, given the mixer or one step of it."""
+    def run(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+        """The block's output for an input. `mixer` is the block's mixer, or one streaming step of it."""
         return mixer(resid)
 
     def initial_carry(self, resid: StreamStep) -> Carry:
-        """What a stream through this block starts with."""
+        """The carry with which a stream through this block starts."""
         return self.mixer.initial_carry(resid)
 
     def step(self, resid: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
-        """One position of a stream."""
-        after: list[Carry] = []
+        """One position of a stream: its output, and the carry for the next one."""
+        next_carry: list[Carry] = []
 
-        def one_step(x: StreamStep) -> StreamStep:
+        def step_mixer(x: StreamStep) -> StreamStep:
             y, new = self.mixer.step(x, carry)
-            after.append(new)
+            next_carry.append(new)
             return y
 
-        return self.around(resid, one_step), after[0]
+        return self.run(resid, step_mixer), next_carry[0]
 
 
 class Embed(nn.Module):
@@ -198,7 +198,7 @@ class Unembed(nn.Module):
 
 
 class Recurrent(Counter):
-    """A recurrent counter: embedding, blocks, head. `block_class` and the norms are the family's."""
+    """A recurrent counter: embedding, blocks, head. Each family defines `build_block` and, if it has any, its norms."""
 
     cfg: RecurrentConfig
     has_positions: ClassVar[bool] = False
@@ -223,11 +223,11 @@ class Recurrent(Counter):
         raise TypeError(f"{type(self).__name__} does not define build_block")
 
     def build_embedding_norm(self) -> nn.Module:
-        """What comes after the embedding."""
+        """The norm after the embedding; none, unless the family has one."""
         return nn.Identity()
 
     def build_final_norm(self) -> nn.Module:
-        """What comes before the head."""
+        """The norm before the head; none, unless the family has one."""
         return nn.Identity()
 
     def build_unembed(self) -> nn.Module:
@@ -245,17 +245,17 @@ class Recurrent(Counter):
     def step(
         self, token_ids: Int[Tensor, "batch"], carry: list[Carry] | None = None
     ) -> tuple[Float[Tensor, "batch d_vocab"], list[Carry]]:
-        """Logits for one more token, and what to pass to the next call. Start with no carry."""
-        resid, after = self.ln_embed(self.embed(token_ids)), []
+        """Logits after one more token, and the carry to pass to the next call. The first call has no carry."""
+        resid, next_carry = self.ln_embed(self.embed(token_ids)), []
         for layer, block in enumerate(self.blocks):
             assert isinstance(block, RecurrentBlock)
             resid, new = block.step(resid, block.initial_carry(resid) if carry is None else carry[layer])
-            after.append(new)
+            next_carry.append(new)
         norm = getattr(self.ln_final, "fused", self.ln_final)  # no hook fires in a stream
-        return self.unembed(norm(resid)), after
+        return self.unembed(norm(resid)), next_carry
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Embedding N(0, embed_std), the head, and each block's own."""
+        """Draws the embedding from N(0, embed_std), then the head, then the weights of each block."""
         normal_(self.embed.W_E, self.cfg.embed_std, generator)
         self.init_unembed(generator)
         for block in self.blocks:
@@ -263,6 +263,6 @@ class Recurrent(Counter):
             block.init_weights(generator)
 
     def init_unembed(self, generator: torch.Generator) -> None:
-        """Sets the head: N(0, 0.02), unless the family has another start."""
+        """Draws the head from N(0, 0.02), unless the family starts with something else."""
         assert isinstance(self.unembed, Unembed)
         normal_(self.unembed.W_U, 0.02, generator)

@@ -18,18 +18,18 @@ State = Float[Tensor, "batch d_model"]
 
 
 class CellMixer(Mixer):
-    """A mixer whose weights one of torch's recurrent cells holds; the cell is also its parallel form."""
+    """A mixer around one of torch's recurrent layers, which holds the weights and is also the parallel form."""
 
     def __init__(self, cell: nn.RNNBase) -> None:
         super().__init__()
         self.cell = cell
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Uniform in +-1/sqrt(d_model), as torch does it, but from the generator."""
+        """Draws all weights uniformly from +-1/sqrt(d_model), as torch does, but from the generator."""
         for parameter in self.cell.parameters():
             uniform_(parameter, self.cell.hidden_size**-0.5, generator)
 
-    def parallel(self, x: Stream) -> Stream:
+    def run_parallel(self, x: Stream) -> Stream:
         return self.cell(x)[0]
 
     def inputs(self, x: Stream) -> Inputs:
@@ -38,7 +38,7 @@ class CellMixer(Mixer):
 
 
 class ElmanMixer(CellMixer):
-    """The state is the hidden state, which is also the output."""
+    """A plain RNN layer: its state is the hidden state, which is also its output."""
 
     def __init__(self, cfg: RecurrentConfig) -> None:
         super().__init__(nn.RNN(cfg.d_model, cfg.d_model, batch_first=True))
@@ -55,13 +55,13 @@ class ElmanMixer(CellMixer):
 
 
 class StackedBlock(RecurrentBlock):
-    """One layer of a stack, with dropout on its input unless it is the first: as torch does it between layers."""
+    """One layer of a stack. All layers but the first have dropout on their input, as torch has it between layers."""
 
     def __init__(self, mixer: Mixer, cfg: RecurrentConfig, layer: int) -> None:
         super().__init__(mixer)
         self.dropout = cfg.dropout if layer > 0 else 0.0
 
-    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+    def run(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
         return mixer(F.dropout(resid, self.dropout, self.training))
 
 

@@ -7,19 +7,20 @@
 A block adds this time mix, then a channel mix: a squared-ReLU MLP behind a token shift, gated by a sigmoid.
 
 The output at t reads the state *before* t plus a bonus u for the token itself, so the state after t is first read at
-t+1. The hooked state at t is therefore two matrices a head, [batch, pos, 2, head, d_key, d_value], as an LSTM's is two
-vectors:
+t+1. The hooked state at t is therefore two matrices per head, [batch, pos, 2, head, d_key, d_value], as an LSTM's is
+two vectors:
 
     [:, :, 0]  what is read at t:   S_{t-1} + diag(u) k_t v_t^T
-    [:, :, 1]  the state after t:   S_t, of which everything later is made
+    [:, :, 1]  the state after t:   S_t, on which everything later depends
 
-A step edit of both at t changes the output at t and all later ones; of [0] alone, the output at t; of [1] alone, those
-from t+1 on. An edit of the trajectory changes what is read at its own position, so there only [0] counts. Adding the
-same to all d_value columns changes nothing: GroupNorm takes a head's mean out. Later tokens know earlier ones by [1]
-and by the token shifts, which reach one position back into the block's residual stream: a stream carries all three.
+A step edit of both at t changes the output at t and all later ones; of [0] alone, only the output at t; of [1] alone,
+the outputs from t+1 on. An edit of the trajectory changes what is read at its own position, so there only [0] matters.
+Adding the same number to all d_value columns changes nothing: GroupNorm subtracts a head's mean. Later tokens know of
+earlier ones through [1] and through the token shifts, which reach one position back into the block's residual stream:
+a stream carries all three.
 
-`hook_r`, `hook_k`, `hook_v`, `hook_g` and `hook_decay` (w, in 0..1) come before the recurrence: an edit there goes on.
-The names of parameters are those of the reference where it has one.
+`hook_r`, `hook_k`, `hook_v`, `hook_g` and `hook_decay` (w, in 0..1) come before the recurrence, so an edit of them has
+an effect on later states too. Parameters have the names of the reference implementation where it has them.
 """
 
 from typing import Any
@@ -50,19 +51,19 @@ from models.rwkv6_recurrence import Heads, recurrence
 State = Float[Tensor, "batch 2 head d_head d_head"]
 States = Float[Tensor, "batch pos 2 head d_head d_head"]
 
-MAX_LOGIT_PENALTY = 1e-4  # the gradient of the mean loss on each largest logit, in units of that logit
+MAX_LOGIT_PENALTY = 1e-4  # the penalty's gradient at each largest logit, divided by that logit
 
 # exp(-exp(8)) is 0 in float64 too, with its gradient: larger logs change nothing, but their exp may become infinite.
 MAX_LOG_LOG_DECAY = 8.0
 
 
-def shifted(x: Stream) -> Stream:
-    """The input one position earlier; zeros before the first."""
+def shift_by_one(x: Stream) -> Stream:
+    """At each position the input of the position before it; zeros at the first."""
     return F.pad(x, (0, 0, 1, 0))[:, :-1]
 
 
 class TimeMix(Mixer):
-    """The recurrence and what it reads and writes."""
+    """The recurrence, with the projections into and out of it."""
 
     def __init__(self, cfg: RWKV6Config, layer: int) -> None:
         super().__init__()
@@ -86,14 +87,14 @@ class TimeMix(Mixer):
         self.hook_g = HookPoint()
         self.hook_decay = HookPoint()
 
-    def parallel(self, x: Stream) -> Stream:
-        r, k, v, log_decay, g = self._projections(x, shifted(x))
+    def run_parallel(self, x: Stream) -> Stream:
+        r, k, v, log_decay, g = self._project(x, shift_by_one(x))
         with torch.autocast(x.device.type, enabled=False):
             y = recurrence(r, k, v, log_decay, self.time_faaaa)
-        return self._output(y, g)
+        return self._write(y, g)
 
-    def _projections(self, x: Stream, previous: Stream) -> tuple[Heads, Heads, Heads, Heads, Stream]:
-        """r, k, v and the log of the decay by heads, and the gate."""
+    def _project(self, x: Stream, previous: Stream) -> tuple[Heads, Heads, Heads, Heads, Stream]:
+        """r, k, v and the logarithm of the decay, split into heads; and the gate."""
         delta = previous - x
         low_rank = torch.tanh((x + delta * self.time_maa_x) @ self.time_maa_w1)
         low_rank = rearrange(low_rank, "batch pos (five rank) -> five (batch pos) rank", five=5)
@@ -105,16 +106,16 @@ class TimeMix(Mixer):
             rearrange(part, "batch pos (head d_head) -> batch pos head d_head", d_head=self.cfg.d_head)
             for part in (self.receptance(xr), self.key(xk), self.value(xv), log_decay)
         )
-        # Under autocast the first three come in half precision, in which a count would soon stop growing.
+        # Under autocast r, k and v are in half precision, in which a count would soon stop growing.
         dtype = log_decay.dtype
         return r.to(dtype), k.to(dtype), v.to(dtype), log_decay, F.silu(self.gate(xg))
 
-    def _output(self, y: Heads, g: Stream) -> Stream:
+    def _write(self, y: Heads, g: Stream) -> Stream:
         normed = self.ln_x(rearrange(y, "batch pos head d_head -> (batch pos) (head d_head)"))
         return self.output(normed.view_as(g) * g)
 
     def inputs(self, x: Stream) -> Inputs:
-        r, k, v, log_decay, g = self._projections(x, shifted(x))
+        r, k, v, log_decay, g = self._project(x, shift_by_one(x))
         return self.hook_r(r), self.hook_k(k), self.hook_v(v), self.hook_decay(log_decay.exp()), self.hook_g(g)
 
     def initial_state(self, x: Stream) -> State:
@@ -130,14 +131,14 @@ class TimeMix(Mixer):
         r, *_, g = inputs
         with torch.autocast(r.device.type, enabled=False):
             y = einsum(r, states[:, :, 0], "batch pos head k, batch pos head k v -> batch pos head v")
-        return self._output(y, g)
+        return self._write(y, g)
 
     def initial_carry(self, x: StreamStep) -> Carry:
         return self.initial_state(x[:, None]), torch.zeros_like(x)
 
     def step(self, x: StreamStep, carry: Carry) -> tuple[StreamStep, Carry]:
         before, previous = carry
-        r, k, v, log_decay, g = self._projections(x[:, None], previous[:, None])
+        r, k, v, log_decay, g = self._project(x[:, None], previous[:, None])
         inputs = r, k, v, log_decay.exp(), g
         state = self.transition(before, *(tensor[:, 0] for tensor in inputs))
         return self.readout(state[:, None], *inputs)[:, 0], (state, x)
@@ -163,7 +164,7 @@ class TimeMix(Mixer):
 
 
 class ChannelMix(nn.Module):
-    """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, with x_r and x_k between the input and the one before it."""
+    """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k are mixtures of the input and the one before it."""
 
     def __init__(self, cfg: RWKV6Config, layer: int) -> None:
         super().__init__()
@@ -191,17 +192,17 @@ class ChannelMix(nn.Module):
 
 
 def _depth(cfg: RWKV6Config, layer: int) -> tuple[float, float]:
-    """How deep a layer is, 0 (first) to 1 (last), and how high, 1 (first) to nearly 0: initial weights follow both."""
+    """A layer's depth, from 0 (first) to 1 (last), and its height, from 1 (first) down to nearly 0."""
     return layer / max(1, cfg.n_layers - 1), 1 - layer / cfg.n_layers
 
 
 def _initial_shift(cfg: RWKV6Config, power: float) -> Float[Tensor, "d_model"]:
-    """How much of each column comes from the position before: all of the first, hardly any of the last."""
+    """The share of each column that comes from the position before: 1 for the first column, nearly 0 for the last."""
     return 1 - (torch.arange(cfg.d_model) / cfg.d_model) ** power
 
 
 def orthogonal_(parameter: Tensor, gain: float, generator: torch.Generator) -> None:
-    """Fills in place with a (semi-)orthogonal matrix times the gain, drawn on the CPU."""
+    """Fills a parameter with a random (semi-)orthogonal matrix times the gain, drawn on the CPU."""
     with torch.no_grad():
         parameter.copy_(nn.init.orthogonal_(torch.empty(parameter.shape), gain, generator=generator))
 
@@ -229,7 +230,7 @@ class RWKV6Block(RecurrentBlock):
         resid = self.hook_resid_pre(resid)
         resid = self.hook_resid_mid(self._drop(resid + self.hook_mixer_out(self.mixer(self.ln1(resid)))))
         x = self.ln2(resid)
-        return self.hook_resid_post(self._drop(resid + self.hook_mlp_out(self.mlp(x, shifted(x)))))
+        return self.hook_resid_post(self._drop(resid + self.hook_mlp_out(self.mlp(x, shift_by_one(x)))))
 
     def _drop(self, x: AnyStream) -> AnyStream:
         return F.dropout(x, self.dropout, self.training)
@@ -277,10 +278,11 @@ class RWKV6(Recurrent):
         return HookedLayerNorm(self.cfg.d_model)
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """The reference's: no block adds anything yet, and the embedding is uniform and tiny.
+        """As the reference does: blocks add nothing at first, and the embedding is uniform and tiny.
 
-        Its norm does not take that out again, for 1e-4 is far below its epsilon's root: what enters the first block
-        has a std of 0.018. So `embed_std` scales the bound, 1e-4 at its default of 0.02; with 1 that std is 0.67.
+        The norm after the embedding does not undo its smallness, since 1e-4 is far below the root of the norm's
+        epsilon: the input of the first block has a std of 0.018. So `embed_std` scales the bound of the embedding,
+        which is 1e-4 at the default of 0.02; with 1 the input's std is 0.67.
         """
         uniform_(self.embed.W_E, 1e-4 * self.cfg.embed_std / 0.02, generator)
         orthogonal_(self.unembed.W_U, 0.5 * max(1.0, self.cfg.d_vocab / self.cfg.d_model) ** 0.5, generator)
@@ -292,18 +294,18 @@ class RWKV6(Recurrent):
             block.init_weights(generator)
 
     def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
-        """Pulls the largest logit of every position towards 0: the reference's L2Wrap, as a term of the loss."""
+        """A term that pulls the largest logit of every position towards 0: the reference's L2Wrap."""
         largest = logits.float().max(-1).values
         return MAX_LOGIT_PENALTY / 2 * (largest.square() * weights).sum() / weights.sum()
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """The large matrices decay, nothing else does, and the base of the decays learns twice as fast."""
+        """Three groups: large matrices, with weight decay; `time_decay`, with twice the learning rate; and the rest."""
         matrices: list[Tensor] = [self.embed.W_E, self.unembed.W_U]
         matrices += [module.weight for module in self.modules() if isinstance(module, nn.Linear)]
-        named = dict(self.named_parameters())
-        fast = [parameter for name, parameter in named.items() if name.endswith(".time_decay")]
+        by_name = dict(self.named_parameters())
+        fast = [parameter for name, parameter in by_name.items() if name.endswith(".time_decay")]
         grouped = {id(parameter) for parameter in (*matrices, *fast)}
-        rest = [parameter for parameter in named.values() if id(parameter) not in grouped]
+        rest = [parameter for parameter in by_name.values() if id(parameter) not in grouped]
         return [
             {"params": matrices, "lr": lr, "weight_decay": weight_decay},
             {"params": rest, "lr": lr, "weight_decay": 0.0},

@@ -32,7 +32,7 @@ ChunkStates = Float[Tensor, "chunk batch head d_head d_head"]
 
 
 def recurrence(r: Heads, k: Heads, v: Heads, log_decay: Heads, bonus: Float[Tensor, "head d_head"]) -> Heads:
-    """The outputs y from a state of zero. `log_decay` is finite and not above 0."""
+    """The outputs y at all positions, starting from a state of zeros. `log_decay` must be finite and at most 0."""
     n_pos = r.shape[1]
     r, k, v, log_decay = (_chunks(tensor) for tensor in (r, k, v, log_decay))
     summed, pairs = _constants(r.dtype, r.device)
@@ -46,12 +46,13 @@ def recurrence(r: Heads, k: Heads, v: Heads, log_decay: Heads, bonus: Float[Tens
 
 
 def _chunks(tensor: Heads) -> Chunks:
-    """Padded at the end, where zeros neither decay nor add anything that is read."""
+    """The tensor cut into chunks. The last is padded with zeros, which change no output that is read."""
     padded = F.pad(tensor, (0, 0, 0, 0, 0, -tensor.shape[1] % CHUNK))
     return rearrange(padded, "batch (chunk step) ... d_head -> chunk batch ... step d_head", step=CHUNK).contiguous()
 
 
 def _states_at_starts(decay: Float[Tensor, "chunk batch head d_head 1"], added: ChunkStates) -> ChunkStates:
+    """The state at the start of each chunk, from the decay over each chunk and what it adds to the state."""
     state, states = torch.zeros_like(added[0]), []
     for chunk_decay, chunk_added in zip(decay.unbind(0), added.unbind(0), strict=True):
         states.append(state)
@@ -60,13 +61,14 @@ def _states_at_starts(decay: Float[Tensor, "chunk batch head d_head 1"], added: 
 
 
 @cache
-@torch.inference_mode(False)  # else a first call without gradients would spoil them for later ones
+@torch.inference_mode(False)  # a tensor made in inference mode could not be used with gradients later
 def _constants(
     dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "factor_step step"], Float[Tensor, "level step earlier_step"]]:
-    """Two masks, as numbers: which steps' decays a factor holds, and which pairs of steps a size of halves covers.
+    """Two masks of zeros and ones: which steps' decays go into each factor, and which pairs of steps each level covers.
 
-    The factors are those from the chunk's start, to its end, and in the halves of each size; one row a step.
+    The factors are those from the chunk's start, to its end, and within halves of each size, one row per step. A level
+    is a size of halves.
     """
     step, other = torch.arange(CHUNK, device=device)[:, None], torch.arange(CHUNK, device=device)
     summed = [other < step, other > step]

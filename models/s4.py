@@ -1,13 +1,13 @@
 """S4-LegS: a state space of its own for every channel, with the full diagonal-plus-low-rank matrix (paper, appendix A).
 
-A block is resid + GLU(W gelu(S4(LN(resid)))). The mixer is S4 with its skip: y = SSM(u) + D u. Nobody
-listening, it is a convolution; its kernel comes from `models.s4_kernel`. Somebody listening, it is the recurrence
+A block is resid + GLU(W gelu(S4(LN(resid)))). The mixer is S4 with its skip: y = SSM(u) + D u. Without hooks it is
+computed as a convolution, whose kernel comes from `models.s4_kernel`; with hooks as the recurrence
 x_k = Abar x_{k-1} + Bbar u_k. States are complex; hooks see them as [..., d_model, d_state/2, 2], real and imaginary
 parts, one of each conjugate pair.
 
 The stored C is the truncated one, C~ = C (1 - Abar^kernel_length), as S4 trains it: with it a training step needs no
 power of Abar. Shorter rows use the beginning of the same kernel; for longer ones C~ is extended by doubling;
-recurrence and streams recover C, once a forward or stream. All of this is exact, for rows of any length.
+the recurrence and streams recover C once per forward pass or stream. All of this is exact, for rows of any length.
 Kernel and discretisation are always in float64: it costs little beside the convolution, and float32 overflows
 under strong decay.
 """
@@ -24,7 +24,17 @@ from torch import Tensor, nn
 from models.config import S4Config
 from models.counter import normal_, uniform_
 from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, Unembed
-from models.s4_kernel import StateSpace, Transition, advance, discretise, extend, kernel, legs, truncate, untruncate
+from models.s4_kernel import (
+    StateSpace,
+    Transition,
+    advance,
+    compute_kernel,
+    discretise,
+    extend,
+    hippo_legs,
+    truncate,
+    untruncate,
+)
 
 State = Float[Tensor, "batch d_model pair 2"]
 
@@ -33,13 +43,13 @@ MAX_IMAGINARY_B = 2.0  # at the start; HiPPO's own reaches 41
 
 
 class S4Mixer(Mixer):
-    """One state space a channel. Complex weights are stored as real and imaginary parts."""
+    """One state space per channel. Complex weights are stored as real and imaginary parts."""
 
     def __init__(self, cfg: S4Config) -> None:
         super().__init__()
         self.cfg = cfg
         pairs = cfg.d_model, cfg.d_state // 2
-        self.log_decay = nn.Parameter(torch.empty(pairs))  # log of -Re Lambda, which so stays negative
+        self.log_decay = nn.Parameter(torch.empty(pairs))  # log of -Re Lambda, so that Re Lambda stays negative
         self.frequency = nn.Parameter(torch.empty(pairs))  # Im Lambda
         self.P = nn.Parameter(torch.empty(*pairs, 2))
         self.B = nn.Parameter(torch.empty(*pairs, 2))
@@ -48,13 +58,14 @@ class S4Mixer(Mixer):
         self.D = nn.Parameter(torch.empty(cfg.d_model))
 
     def kernel_parameters(self) -> list[nn.Parameter]:
-        """What the kernel is made of: A, B, C and dt."""
+        """The parameters that determine the kernel: those of A, B, C and dt."""
         return [self.log_decay, self.frequency, self.P, self.B, self.C, self.log_dt]
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator) -> None:
-        """HiPPO-LegS in every channel with B clipped, dt log-uniform, C complex N(0, 1), D N(0, 1)."""
-        diagonal, low_rank, into = (torch.from_numpy(vector) for vector in legs(self.cfg.d_state, MAX_IMAGINARY_B))
+        """Every channel starts as HiPPO-LegS with B clipped; dt is log-uniform, C complex N(0, 1) and D N(0, 1)."""
+        vectors = hippo_legs(self.cfg.d_state, MAX_IMAGINARY_B)
+        diagonal, low_rank, into = (torch.from_numpy(vector) for vector in vectors)
         self.log_decay.copy_(torch.log(-diagonal.real))
         self.frequency.copy_(diagonal.imag)
         self.P.copy_(torch.view_as_real(low_rank))
@@ -63,34 +74,34 @@ class S4Mixer(Mixer):
         uniform_(self.log_dt, (high - low) / 2, generator)
         self.log_dt.add_((low + high) / 2)
         normal_(self.C, math.sqrt(0.5), generator)
-        truncated = truncate(discretise(self._space()), _complex(self.C), self.cfg.kernel_length)
+        truncated = truncate(discretise(self._build_space()), _complex(self.C), self.cfg.kernel_length)
         self.C.copy_(torch.view_as_real(truncated))
         normal_(self.D, 1.0, generator)
 
-    def _space(self) -> StateSpace:
+    def _build_space(self) -> StateSpace:
         dt = self.log_dt.double().exp()[:, None]
         eigenvalues = torch.complex(-self.log_decay.double().exp(), self.frequency.double())
         return StateSpace(dt * eigenvalues, dt.sqrt() * _complex(self.P), dt * _complex(self.B))
 
     def kernel(self, n_pos: int) -> Float[Tensor, "d_model n_pos"]:
-        """The response to a single 1, over so many positions, without the skip."""
-        space, truncated, length = self._space(), _complex(self.C), self.cfg.kernel_length
+        """The convolution kernel: the first `n_pos` outputs for an input of a single 1, without the skip."""
+        space, truncated, length = self._build_space(), _complex(self.C), self.cfg.kernel_length
         if n_pos > length:
             truncated, length = extend(discretise(space), truncated, length, n_pos)
-        return kernel(space, truncated, length)[:, :n_pos].to(self.D.dtype)
+        return compute_kernel(space, truncated, length)[:, :n_pos].to(self.D.dtype)
 
-    def parallel(self, x: Stream) -> Stream:
+    def run_parallel(self, x: Stream) -> Stream:
         n_pos = x.shape[1]
-        n = -(-2 * n_pos // 16) * 16  # without wrapping round, and no length that is slow to transform
+        n = -(-2 * n_pos // 16) * 16  # long enough not to wrap round, and of a length that is quick to transform
         spectrum = torch.fft.rfft(x.mT, n=n) * torch.fft.rfft(self.kernel(n_pos), n=n)
-        return self.D * x + torch.fft.irfft(spectrum, n=n)[..., :n_pos].mT  # this order gives the memory layout of x
+        return self.D * x + torch.fft.irfft(spectrum, n=n)[..., :n_pos].mT  # summed in this order, it keeps x's layout
 
     def inputs(self, x: Stream) -> Inputs:
         return (x,)
 
     def constants(self) -> Inputs:
-        """The discretised step and the true C."""
-        step = discretise(self._space())
+        """The parts of the discretised transition, and the true C."""
+        step = discretise(self._build_space())
         readout = untruncate(step, _complex(self.C), self.cfg.kernel_length)
         return tuple(tensor.to(self.D.dtype.to_complex()) for tensor in (*step, readout))
 
@@ -115,8 +126,8 @@ def _complex(parts: Float[Tensor, "d_model pair 2"]) -> Tensor:
 class S4Block(RecurrentBlock):
     """Pre-LN, the mixer, GELU, a linear layer with GLU, residual.
 
-    Dropout stands before and after the GELU, and on what the block adds. There it drops a channel at all positions of
-    a row, or at none.
+    There is dropout before and after the GELU, and on the block's output; the last drops a channel at all positions of
+    a row or at none.
     """
 
     hook_out_is_single_residual_stream = True
@@ -128,13 +139,13 @@ class S4Block(RecurrentBlock):
         self.output = nn.Linear(cfg.d_model, 2 * cfg.d_model)
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """LN to identity and the linear layer uniform in +-1/sqrt(d_model), as torch does it."""
+        """Sets the norm to the identity and draws the linear layer uniformly from +-1/sqrt(d_model), as torch does."""
         super().init_weights(generator)
         self.ln.reset_parameters()
         for parameter in self.output.parameters():
             uniform_(parameter, self.output.in_features**-0.5, generator)
 
-    def around(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
+    def run(self, resid: AnyStream, mixer: Callable[[AnyStream], AnyStream]) -> AnyStream:
         y = self._drop(F.gelu(self._drop(mixer(self.ln(resid)))))
         added = F.glu(self.output(y), dim=-1)
         return resid + F.dropout1d(added.mT, self.dropout, self.training).mT
@@ -153,13 +164,13 @@ class S4(Recurrent):
         return S4Block(self.cfg)
 
     def init_unembed(self, generator: torch.Generator) -> None:
-        """Uniform in +-1/sqrt(d_model), torch's default for a linear layer."""
+        """Draws the head uniformly from +-1/sqrt(d_model), torch's default for a linear layer."""
         uniform_(self.unembed.W_U, self.cfg.d_model**-0.5, generator)
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """A, B, C and dt learn at 1e-3 at most and do not decay, as S4 does it.
+        """Two groups, as S4's authors do: A, B, C and dt have a learning rate of at most 1e-3 and no weight decay.
 
-        Decay would pull dt to 1 and frequencies to 0, and a large step there makes the kernel another one.
+        Weight decay would pull dt to 1 and frequencies to 0, and a large step in them changes the kernel completely.
         """
         mixers = [module for module in self.modules() if isinstance(module, S4Mixer)]
         slow = [parameter for mixer in mixers for parameter in mixer.kernel_parameters()]

@@ -1,4 +1,4 @@
-"""State spaces whose matrix is diagonal plus low rank, one a channel: the algebra of S4 (Gu, Goel and Ré 2022).
+"""State spaces whose matrix is diagonal plus low rank, one per channel: the algebra of S4 (Gu, Goel and Ré 2022).
 
     x'(t) = A x(t) + B u(t),   y(t) = C x(t),   A = diag(a) - p p*
 
@@ -37,7 +37,7 @@ class StateSpace:
 
 
 class Transition(NamedTuple):
-    """Abar x = decay x - left (right . x) and Bbar, without a dense matrix."""
+    """The discretised Abar and Bbar without a dense matrix: Abar x = decay x - left (right . x)."""
 
     decay: PairVector
     left: PairVector
@@ -45,13 +45,13 @@ class Transition(NamedTuple):
     input: PairVector
 
 
-def legs(
+def hippo_legs(
     d_state: int, max_imaginary_b: float = math.inf
 ) -> tuple[Complex128[np.ndarray, "pair"], Complex128[np.ndarray, "pair"], Complex128[np.ndarray, "pair"]]:
     """HiPPO-LegS as (a, p, b): A_nk = -sqrt((2n+1)(2k+1)) for n > k, -(n+1) for n = k, 0 above; B_n = sqrt(2n+1).
 
     With P_n = sqrt(n + 1/2), A + P P' is -1/2 plus a skew-symmetric matrix, whose eigenvectors V are unitary. Each is
-    turned so that its p = V*P is real and positive: otherwise the phase would be the LAPACK's choice.
+    turned so that its p = V*P is real and positive: otherwise the phase would depend on LAPACK.
 
     `max_imaginary_b` clips the imaginary part of b = V*B as S4's code does, in the basis that LAPACK gives it: there
     the first component of each eigenvector is real.
@@ -60,17 +60,20 @@ def legs(
     low_rank = root / math.sqrt(2)
     skew = (np.tril(np.outer(root, root), -1).T - np.tril(np.outer(root, root), -1)) / 2
     frequencies, vectors = np.linalg.eigh(-1j * skew)
-    kept = frequencies > 0
-    vectors = vectors[:, kept]
+    is_positive = frequencies > 0  # one of each conjugate pair
+    vectors = vectors[:, is_positive]
     vectors = vectors * np.exp(-1j * np.angle(vectors[0]))
     p, b = vectors.conj().T @ low_rank, vectors.conj().T @ root
     b = b.real + 1j * b.imag.clip(-max_imaginary_b, max_imaginary_b)
     turn = np.exp(-1j * np.angle(p))
-    return -0.5 + 1j * frequencies[kept], turn * p, turn * b
+    return -0.5 + 1j * frequencies[is_positive], turn * p, turn * b
 
 
 def discretise(space: StateSpace) -> Transition:
-    """The bilinear rule. By Woodbury, (1 - A/2)^-1 = E - E p g p* E with E = 1 / (1 - a/2) and a real number g."""
+    """The transition by the bilinear rule.
+
+    By Woodbury, (1 - A/2)^-1 = E - E p g p* E with E = 1 / (1 - a/2) and a real number g.
+    """
     inverse = 1 / (1 - space.diagonal / 2)
     g = 1 / (2 + _over_pairs(space.low_rank.abs().square() * inverse))
     left, right = inverse * space.low_rank, inverse * space.low_rank.conj()
@@ -83,11 +86,11 @@ def discretise(space: StateSpace) -> Transition:
 
 
 def advance(step: Transition, states: States) -> States:
-    """Abar x."""
+    """The states after one step without input: Abar x."""
     return step.decay * states - step.left * _over_pairs(step.right * states)
 
 
-def kernel(space: StateSpace, truncated: Readout, length: int) -> Float[Tensor, "d_model length"]:
+def compute_kernel(space: StateSpace, truncated: Readout, length: int) -> Float[Tensor, "d_model length"]:
     """The first `length` entries of the kernel, from the C~ of this length.
 
     With R = 1 / ((1 - w) - a s), s = (1 + w) / 2 and k(v) the sum of v R over the state, the spectrum is
@@ -110,28 +113,28 @@ def kernel(space: StateSpace, truncated: Readout, length: int) -> Float[Tensor, 
 
 
 def truncate(step: Transition, readout: Readout, length: int) -> Readout:
-    """C~ = C (1 - Abar^length)."""
+    """The truncated readout C~ = C (1 - Abar^length)."""
     row = _as_row(readout)
-    return _from_row(row - power(step, length) @ row)
+    return _from_row(row - transition_power(step, length) @ row)
 
 
 def untruncate(step: Transition, truncated: Readout, length: int) -> Readout:
-    """C from the C~ of this length. A contracts, so 1 - Abar^length is never singular."""
-    after = power(step, length)
+    """The true readout C from the C~ of this length. A contracts, so 1 - Abar^length is never singular."""
+    after = transition_power(step, length)
     return _from_row(torch.linalg.solve(torch.eye(after.shape[-1]).to(after) - after, _as_row(truncated)))
 
 
 def extend(step: Transition, truncated: Readout, length: int, at_least: int) -> tuple[Readout, int]:
-    """The C~ of a longer length, and that length, by doubling: C (1 - Abar^2L) = C~ (1 + Abar^L)."""
+    """A C~ of a length of `at_least`, and that length, found by doubling: C (1 - Abar^2L) = C~ (1 + Abar^L)."""
     if at_least <= length:
         return truncated, length
-    row, after = _as_row(truncated), power(step, length)
+    row, after = _as_row(truncated), transition_power(step, length)
     while length < at_least:
         row, after, length = row + after @ row, after @ after, 2 * length
     return _from_row(row), length
 
 
-def power(step: Transition, exponent: int) -> Float[Tensor, "d_model d_state d_state"]:
+def transition_power(step: Transition, exponent: int) -> Float[Tensor, "d_model d_state d_state"]:
     """Abar^exponent, transposed, as a matrix on the real and imaginary parts of the kept states."""
     d_model, pairs = step.decay.shape
     eye = torch.eye(2 * pairs, dtype=step.decay.real.dtype, device=step.decay.device)
@@ -142,14 +145,14 @@ def power(step: Transition, exponent: int) -> Float[Tensor, "d_model d_state d_s
 
 
 def _over_pairs(terms: Complex[Tensor, "*batch pair"]) -> Float[Tensor, "*batch 1"]:
-    """The sum over the whole state, of which `terms` are one half and the other half their conjugates."""
+    """The sum over the whole state: of `terms`, which are one half of it, and of their conjugates."""
     return 2 * terms.sum(-1, keepdim=True).real
 
 
 def _mix(
     weights: Float[Tensor, "*batch out inner"], tables: Complex[Tensor, "*tables inner freq"]
 ) -> Complex[Tensor, "*batch out freq"]:
-    """A real matrix times a complex one, as one real product: complex ones are several times slower on a CPU."""
+    """A real matrix times a complex one, as one real product: complex products are several times slower on a CPU."""
     parts = rearrange(torch.view_as_real(tables), "... inner freq parts -> ... inner (freq parts)")
     return torch.view_as_complex(rearrange(weights @ parts, "... (freq parts) -> ... freq parts", parts=2))
 

@@ -143,7 +143,7 @@ def test_pipes_and_devices_are_refused_at_once(pipe: Path) -> None:
     thread.join(timeout=20)
     assert not thread.is_alive(), "reading waits for a pipe or device"
     assert len(reasons) == 3
-    assert all("no regular file" in reason for reason in reasons)
+    assert all("not a regular file" in reason for reason in reasons)
 
 
 def test_files_are_read_up_to_their_limit(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(CountLensError, match="none: No such file"):
         read_text(tmp_path / "none", 10)
     (tmp_path / "bytes").write_bytes(b"abc\xff")
-    with pytest.raises(CountLensError, match=r"no text in UTF-8 \(byte 3\)"):
+    with pytest.raises(CountLensError, match=r"not UTF-8 text \(byte 3\)"):
         read_text(tmp_path / "bytes", 10)
     with pytest.raises(CountLensError, match="null byte"), open_regular(Path("a\0b")):
         pass

@@ -76,7 +76,7 @@ def test_a_file_cut_anywhere_is_called_truncated(tmp_path: Path, counter: torch.
 def test_foreign_files_are_named_as_such(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save_file({"x": torch.zeros(2)}, path)
-    with pytest.raises(CountLensError, match="no CountLens checkpoint"):
+    with pytest.raises(CountLensError, match="not a CountLens checkpoint"):
         load_counter(path)
     for content in (
         b"PK\x03\x04 a pickle in a zip file, as torch.save writes it",
@@ -84,10 +84,10 @@ def test_foreign_files_are_named_as_such(tmp_path: Path) -> None:
         b"hello world, a text",
     ):
         path.write_bytes(content)
-        with pytest.raises(CountLensError, match="no safetensors file"):
+        with pytest.raises(CountLensError, match="not a safetensors file"):
             load_counter(path)
     path.write_bytes(b"\x02\x00\x00\x00\x00\x00\x00\x00{}")
-    with pytest.raises(CountLensError, match="no CountLens checkpoint"):
+    with pytest.raises(CountLensError, match="not a CountLens checkpoint"):
         load_counter(path)
 
 
@@ -100,7 +100,7 @@ def test_foreign_files_are_named_as_such(tmp_path: Path) -> None:
         (json.dumps({"format_version": 1, "family": "transfomer", "model": {}}), "did you mean transformer"),
         (
             json.dumps({"format_version": 1, "family": "transformer", "model": {"d": 1}}),
-            "no settings of the family",
+            "not settings of the family",
         ),
         (
             json.dumps({"format_version": 1, "family": "transformer", "model": {"d_vocab": 5}}),
@@ -161,7 +161,7 @@ def test_deep_nesting_in_the_header_or_the_metadata_is_refused(tmp_path: Path) -
     path = tmp_path / "x.safetensors"
     deep = b'{"x":' + b"[" * 200_000
     path.write_bytes(len(deep).to_bytes(8, "little") + deep)
-    with pytest.raises(CountLensError, match="no safetensors file"):
+    with pytest.raises(CountLensError, match="not a safetensors file"):
         read_info(path)
     save_file({"x": torch.zeros(2)}, path, {"countlens": "[" * 200_000})
     with pytest.raises(CountLensError, match="metadata cannot be read"):
@@ -212,7 +212,7 @@ def test_weights_of_another_dtype_are_refused(tmp_path: Path, counter: torch.nn.
 
 def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.safetensors")
-    with pytest.raises(CountLensError, match="no regular file"):
+    with pytest.raises(CountLensError, match="not a regular file"):
         read_info(tmp_path / "model.safetensors")
 
 

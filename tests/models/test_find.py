@@ -31,9 +31,9 @@ def test_snapshots_are_in_the_order_of_their_steps_and_odd_files_have_a_reason(t
         (10, folder / "step-0000010.safetensors"),
     ]
     reasons = {path.name: reason for path, reason in found.odd.items()}
-    assert reasons.pop("step-10.safetensors").endswith("are of one step: remove one of them")
+    assert reasons.pop("step-10.safetensors").endswith("are of the same step: remove one of them")
     for number in (4, 5, 6, 8):
-        assert reasons.pop(f"step-{number}.safetensors") == f"step-{number}.safetensors is no file"
+        assert reasons.pop(f"step-{number}.safetensors") == f"step-{number}.safetensors is not a file"
     assert set(reasons) == {f"{name}.safetensors" for name in ("step-final", "step--1", "step-1e3", "step-٣", "notes")}
     assert all("step-NUMBER.safetensors" in reason for reason in reasons.values())
 

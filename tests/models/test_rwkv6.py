@@ -156,7 +156,7 @@ def no_state(counter: RWKV6, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_token_shift(counter: RWKV6, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.rwkv6, "shifted", lambda x: x)
+    monkeypatch.setattr(models.rwkv6, "shift_by_one", lambda x: x)
 
 
 def state_read_after_its_own_position(counter: RWKV6, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from scipy.signal import cont2discrete
 from models import CountLensError, build_counter
 from models.config import S4Config
 from models.s4 import S4, S4Mixer
-from models.s4_kernel import StateSpace, discretise, kernel, legs, truncate, untruncate
+from models.s4_kernel import StateSpace, compute_kernel, discretise, hippo_legs, truncate, untruncate
 
 TOLERANCE = 1e-10
 TOKENS = 13
@@ -78,7 +78,7 @@ def oracle_errors(counter: S4, n_pos: int) -> Errors:
     for at_pos in x.unbind(1):
         y, carry = mixer.step(at_pos, carry)
         streamed.append(y)
-    outputs = {"fast": mixer.parallel(x), "open": mixer.opened(x), "stream": torch.stack(streamed, 1)}
+    outputs = {"fast": mixer.run_parallel(x), "open": mixer.run_with_states(x), "stream": torch.stack(streamed, 1)}
     return {path: float((y - expected).abs().max() / expected.abs().max()) for path, y in outputs.items()}
 
 
@@ -147,7 +147,7 @@ def test_the_comparison_with_scipy_notices(mutant: str, monkeypatch: pytest.Monk
     assert max(oracle_errors(counter, 24).values()) < TOLERANCE
     module = mutated(name, old, new)
     if name == "models.s4_kernel":
-        for function in ("kernel", "advance", "untruncate"):
+        for function in ("compute_kernel", "advance", "untruncate"):
             monkeypatch.setattr(f"models.s4.{function}", getattr(module, function))
     else:
         changed = lively(module=module, kernel_length=24)
@@ -209,13 +209,13 @@ def test_logits_and_gradients_are_those_of_a_dense_recurrence(n_pos: int, opened
 
 def test_the_comparison_of_gradients_notices_a_low_rank_term_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = lively(kernel_length=24)
-    space = S4Mixer._space
+    space = S4Mixer._build_space
 
     def without(mixer: S4Mixer) -> StateSpace:
         whole = space(mixer)
         return StateSpace(whole.diagonal, whole.low_rank.detach() + 0 * whole.low_rank, whole.input)
 
-    monkeypatch.setattr(S4Mixer, "_space", without)
+    monkeypatch.setattr(S4Mixer, "_build_space", without)
     errors = gradient_errors(counter, 24, [])
     assert {name for name, error in errors.items() if error > 1e-8} == {
         f"blocks.{layer}.mixer.{name}" for layer in range(2) for name in ("P", "log_dt")
@@ -229,10 +229,10 @@ def test_the_initial_matrix_is_hippo_legs() -> None:
     low_rank = np.sqrt(n + 0.5)  # as a readout: what P'x is does not depend on the basis of the states
     abar, bbar, *_ = cont2discrete((matrix, b[:, None], low_rank[None], np.zeros((1, 1))), 0.05, "bilinear")
     expected = [(low_rank @ np.linalg.matrix_power(abar, k) @ bbar)[0] for k in range(40)]
-    diagonal, p, into = (torch.from_numpy(vector)[None] for vector in legs(16))
+    diagonal, p, into = (torch.from_numpy(vector)[None] for vector in hippo_legs(16))
     assert diagonal.shape == (1, 8)
     space = StateSpace(0.05 * diagonal, math.sqrt(0.05) * p, 0.05 * into)
-    response = kernel(space, truncate(discretise(space), p.conj(), 40), 40)
+    response = compute_kernel(space, truncate(discretise(space), p.conj(), 40), 40)
     np.testing.assert_allclose(response[0], expected, atol=TOLERANCE)
 
 
@@ -244,7 +244,7 @@ def test_a_fresh_counter_is_drawn_as_s4_draws_it() -> None:
     assert 1e-3 <= steps.min() < 1.2e-3
     assert 0.08 < steps.max() <= 0.1
     assert abs(steps.log().mean() - math.log(1e-2)) < 0.2  # uniform in the logarithm
-    true_c = untruncate(discretise(mixer._space()), torch.view_as_complex(mixer.C), 128)
+    true_c = untruncate(discretise(mixer._build_space()), torch.view_as_complex(mixer.C), 128)
     assert abs(true_c.abs().square().mean() - 1) < 0.1
     assert abs(mixer.D.std() - 1) < 0.1
     head = counter.unembed.W_U
@@ -285,7 +285,7 @@ def test_states_are_real_views_of_conjugate_pairs() -> None:
     _, cache = counter.run_with_cache(*tokens(10))
     states = cache["blocks.0.mixer.hook_state"]
     assert states.shape == (3, 10, 4, 8, 2)
-    bbar = discretise(counter.blocks[0].mixer._space()).input
+    bbar = discretise(counter.blocks[0].mixer._build_space()).input
     first = counter.blocks[0].ln(cache["resid_pre", 0])[:, 0]
     torch.testing.assert_close(torch.view_as_complex(states[:, 0].contiguous()), bbar * first[..., None])
 
@@ -304,7 +304,7 @@ def test_float32_keeps_to_float64(n_pos: int) -> None:
     counter = lively(torch.float32, d_model=8, d_state=64, n_layers=1)
     mixer, x = counter.blocks[0].mixer, row(n_pos, 8, torch.float32)
     with torch.no_grad():
-        fast, opened, exact = mixer.parallel(x), mixer.opened(x), mixer.double().parallel(x.double())
+        fast, opened, exact = mixer.run_parallel(x), mixer.run_with_states(x), mixer.double().run_parallel(x.double())
     assert fast.dtype == opened.dtype == torch.float32
     for y in (fast, opened):
         assert float((y - exact).abs().max() / exact.abs().max()) < 1e-5
@@ -322,7 +322,7 @@ def test_extreme_dynamics_are_finite_and_within_reason_alike_on_both_paths(
     mixer, x = lively(dtype, d_model=8, d_state=64, n_layers=1).blocks[0].mixer, row(300, 8, dtype)
     with torch.no_grad():
         getattr(mixer, name).fill_(value)
-    fast, opened = mixer.parallel(x), mixer.opened(x)
+    fast, opened = mixer.run_parallel(x), mixer.run_with_states(x)
     if (name, value) in EXTREME:
         scale = fast.abs().max()
         torch.testing.assert_close(fast / scale, opened / scale, atol=1e-4, rtol=0)

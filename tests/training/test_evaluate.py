@@ -175,7 +175,7 @@ def test_pipes_and_devices_are_no_data_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     task = make_task("mod10")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(CountLensError, match="no regular file"):
+        with pytest.raises(CountLensError, match="not a regular file"):
             evaluate_file(Oracle(task), task, "shifted", path)
 
 

@@ -94,12 +94,12 @@ def test_the_zoo_lists_what_is_sound_and_what_is_broken(open_hostile: Any, hosti
     for name in ("scores", "no-scores", "no-task", "layers", "folder", "pipe", "cut", "foreign"):
         assert name in reasons
     assert "Is a directory" in reasons["folder"]
-    assert "is no regular file" in reasons["pipe"]
+    assert "is not a regular file" in reasons["pipe"]
     assert "is no UTF-8 text" in reasons[r"no-utf8-\\udcff"]
     snapshots = {name: reason for name, reason in reasons.items() if name.startswith("run/snapshots/")}
     assert "points outside of its run" in snapshots["run/snapshots/step-0000006.safetensors"]
     assert "is truncated" in snapshots["run/snapshots/step-0000008.safetensors"]
-    assert "is no file" in snapshots["run/snapshots/step-0000005.safetensors"]
+    assert "is not a file" in snapshots["run/snapshots/step-0000005.safetensors"]
     assert "step-NUMBER" in snapshots["run/snapshots/step-final.safetensors"]
     assert len(snapshots) == 5
 

@@ -83,7 +83,7 @@ def test_a_file_that_claims_more_than_it_holds_is_no_state(tmp_path: Path, tiny:
     path = tmp_path / "state"
     with path.open("wb") as file:
         file.truncate(2**36)  # 64 GB of holes, which must not be mapped into memory
-    with pytest.raises(CountLensError, match="is no safetensors file"):
+    with pytest.raises(CountLensError, match="is not a safetensors file"):
         read_state(path, tiny)
     write_state(path, state, tiny)
     with path.open("ab") as file:

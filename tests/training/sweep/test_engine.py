@@ -273,7 +273,7 @@ def test_a_manifest_with_a_bad_line_is_refused(tmp_path: Path, line: str, messag
 
 
 def test_a_device_is_no_manifest() -> None:
-    with pytest.raises(CountLensError, match="no regular file"):
+    with pytest.raises(CountLensError, match="not a regular file"):
         Manifest.read(Path("/dev/zero"))
 
 

@@ -160,16 +160,16 @@ def test_a_bad_cell_is_named(cell: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task = 3 =", "no TOML file"),
+        ("task = 3 =", "not a TOML file"),
         ("", "has no cells"),
         ("cells = []", "has no cells"),
         ("[cells]\ntask = 'mod10'", "has no cells: begin each with a line"),
         ("[[cell]]\ntask = 'mod10'", "has no cells: begin each with a line"),
         ("layers = 2", "cell 1: unknown key 'layers'"),
         ("cells = [1]", "has no cells"),
-        ("cells = " + "[" * 100_000, "no TOML file"),
-        ("cells = " + "{a=" * 50_000, "no TOML file"),
-        ("seeds = " + "9" * 5000, "no TOML file"),
+        ("cells = " + "[" * 100_000, "not a TOML file"),
+        ("cells = " + "{a=" * 50_000, "not a TOML file"),
+        ("seeds = " + "9" * 5000, "not a TOML file"),
         ("[[cells]]\nlr = nan", "lr = nan: must be at least 0"),
         ("[[cells]]\ntask = 2020-01-01", "must be str"),
         ("#" * (2**18 + 1), "has 262145 bytes, more than the 262144"),
@@ -183,7 +183,7 @@ def test_a_file_that_is_no_grid_is_refused(tmp_path: Path, text: str, message: s
 
 
 def test_a_device_is_refused_at_once() -> None:
-    with pytest.raises(CountLensError, match="no regular file"):
+    with pytest.raises(CountLensError, match="not a regular file"):
         read_grid(Path("/dev/zero"))
 
 
