@@ -1,5 +1,4 @@
-"""What a counter is, as data: frozen configs that rebuild it exactly. No torch here, so that the
-command line can read them at once."""
+"""Model configs: frozen dataclasses that rebuild a counter exactly. No torch here: the command line must be quick."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,12 +11,12 @@ from models.errors import CountLensError, unknown
 from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, VocabularySize, Width
 from models.schemes import SCHEMES
 
-LARGEST_TABLE = 2**24  # positions times columns; about 300 MB while it is made
+LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 
 
 @dataclass(frozen=True)
 class CounterConfig:
-    """What every family has."""
+    """The fields that every family has."""
 
     d_vocab: VocabularySize  # tokens in the vocabulary
     max_position: Length = field(default=128, kw_only=True)  # position ids are 0..max_position-1
@@ -29,15 +28,15 @@ class CounterConfig:
 
     @classmethod
     def sizes_at(cls, d_model: int) -> dict[str, int]:
-        """Sizes that follow from the width, unless they are given. The others have defaults of their own."""
+        """The sizes that follow from the width if the user leaves them open, by field name."""
         return {}
 
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
-        """Multiply-adds of one layer's forward pass over a batch (`training.sweep.flops` says what is counted)."""
+        """The multiply-adds of one layer's forward pass over a batch (`training.sweep.flops` says what is counted)."""
         raise TypeError(f"{type(self).__name__} does not define layer_multiply_adds")
 
     def layer_launches(self, rows: int, n_pos: int) -> int:
-        """GPU kernels of one layer in a training step, counted as the calls that PyTorch dispatches."""
+        """The GPU kernels that one layer starts in a training step, counted as calls that PyTorch dispatches."""
         raise TypeError(f"{type(self).__name__} does not define layer_launches")
 
     # The names that TransformerLens' tools read from a `cfg`.
@@ -47,7 +46,7 @@ class CounterConfig:
 
     @property
     def device(self) -> None:
-        """Torch's default: a config says what a counter is, not where; that is `counter.device`."""
+        """None, which is torch's default. A config does not say where a counter is: see `counter.device`."""
         return None
 
 
@@ -56,7 +55,7 @@ class TransformerConfig(CounterConfig):
     """A pre-LN GPT-2 decoder with ReLU, as the paper trains it."""
 
     position: str = "nope"  # positional scheme, of SCHEMES
-    n_heads: Heads = 4  # attention heads a block; each is d_model / n_heads wide
+    n_heads: Heads = 4  # attention heads per block; each is d_model / n_heads wide
     d_mlp: HiddenWidth = 256  # width of the MLP's hidden layer
     causal: bool = True  # False lets every token attend to later ones too
     eps: Annotated[float, Meta(gt=0, le=1e12)] = 1e-5  # LayerNorm's epsilon
@@ -99,7 +98,7 @@ class TransformerConfig(CounterConfig):
 
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
         projections, mlp = 4 * self.d_model**2, 2 * self.d_model * self.d_mlp
-        attention = 2 * n_pos * self.d_model  # scores, and the values that they weigh
+        attention = 2 * n_pos * self.d_model  # scores, and the weighted sum of values
         return rows * n_pos * (projections + attention + mlp)
 
     def layer_launches(self, rows: int, n_pos: int) -> int:
@@ -129,7 +128,7 @@ class TransformerConfig(CounterConfig):
 
 @dataclass(frozen=True)
 class RecurrentConfig(CounterConfig):
-    """What the recurrent families share. They have no positions: position ids are accepted and ignored."""
+    """The fields that the recurrent families share. They have no positions: position ids are accepted and ignored."""
 
     embed_std: Std = 0.02  # std of the initial embedding; 1 helps where tokens must be told apart
     dropout: Dropout = 0.0  # while training; each family says where
@@ -140,7 +139,7 @@ class RecurrentConfig(CounterConfig):
 
     @property
     def normalization_type(self) -> str | None:
-        """The norm before the head, as TransformerLens calls it."""
+        """TransformerLens' name for the norm before the head; None if there is no such norm."""
         return None
 
 
@@ -152,12 +151,12 @@ class StackConfig(RecurrentConfig):
         super().__post_init__()
         if self.dropout > 0 and self.n_layers == 1:
             raise CountLensError(
-                f"dropout={self.dropout} would do nothing: it stands between layers, and n_layers=1. "
+                f"dropout={self.dropout} would do nothing: it acts between layers, and n_layers=1. "
                 "Use dropout=0 or at least 2 layers"
             )
 
     def layer_launches(self, rows: int, n_pos: int) -> int:
-        """cuDNN runs a layer in one call, with about two kernels per position and direction."""
+        """In cuDNN a layer is one call, with about two kernels per position and direction."""
         return 15 + 4 * n_pos
 
 
@@ -196,7 +195,7 @@ class S4Config(RecurrentConfig):
     def layer_multiply_adds(self, rows: int, n_pos: int) -> int:
         n = 2 * n_pos
         convolution = round(5 * n * math.log2(n) + 3 * n) // 2  # two Fourier transforms and the product between them
-        # 3 coefficients make a table of each pair, from which 8 sums are taken; real and imaginary parts.
+        # Each pair has a table made of 3 coefficients, from which 8 sums are taken; real and imaginary parts.
         kernel = 11 * (self.d_state // 2) * (self.kernel_length + 2)
         return self.d_model * (rows * convolution + kernel) + rows * n_pos * 2 * self.d_model**2
 
@@ -212,7 +211,7 @@ class MambaConfig(RecurrentConfig):
     d_conv: Annotated[int, Meta(ge=1, le=1024)] = 4  # width of the causal convolution
     expand: Annotated[int, Meta(ge=1, le=64)] = 2  # inner channels per column of the residual stream
 
-    scan_elements: ClassVar[int] = 2**18  # of the states computed at once: 1 MB, so that a few fit a core's cache
+    scan_elements: ClassVar[int] = 2**18  # numbers in the states computed at once: 1 MB, to fit a core's cache
 
     @property
     def d_inner(self) -> int:
@@ -228,7 +227,7 @@ class MambaConfig(RecurrentConfig):
         return rows * n_pos * self.d_inner * (projections + self.d_conv + state)
 
     def layer_launches(self, rows: int, n_pos: int) -> int:
-        """The scan goes position by position, several positions at a time."""
+        """The scan starts two kernels for every position, and more for every group of positions."""
         at_once = max(1, self.scan_elements // (rows * self.d_inner * self.d_state))
         return 120 + 2 * n_pos + 20 * -(-n_pos // at_once)
 
@@ -245,14 +244,14 @@ class RWKV6Config(RecurrentConfig):
     """
 
     d_head: Width = 64  # width of a head, of which d_model is a multiple; a head's state is d_head x d_head
-    shift_rank: Width = 32  # of the low-rank token shift
-    decay_rank: Width = 64  # of the low-rank decay
+    shift_rank: Width = 32  # rank of the token shift
+    decay_rank: Width = 64  # rank of the decay
 
     chunk: ClassVar[int] = 16  # positions that the parallel form computes at once; a power of two
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A norm takes the mean of each head out: a head of one column would say nothing.
+        # A norm subtracts the mean of each head, so a head of one column would always be 0.
         if self.d_head < 2 or self.d_model % self.d_head:
             widths = [width for width in range(2, self.d_model + 1) if self.d_model % width == 0]
             raise CountLensError(
@@ -276,7 +275,7 @@ class RWKV6Config(RecurrentConfig):
         time_mix = 5 * self.d_model**2 + self.d_model * (10 * self.shift_rank + 2 * self.decay_rank)
         channel_mix = self.d_model**2 + 2 * self.d_model * self.d_ffn
         in_chunks = -(-n_pos // self.chunk) * self.chunk
-        # In a chunk: running decays, pairs of steps by halves and what they weigh; between chunks: the state, twice.
+        # In a chunk: running decays, pairs of steps by halves, weighted sums; between chunks: the state, twice.
         halves = self.chunk.bit_length() - 2  # halves of 2, 4, ... positions
         recurrence = self.d_model * (self.chunk * ((2 + halves) + (1 + halves) + 1) + 2 * self.d_head)
         return rows * (n_pos * (time_mix + channel_mix) + in_chunks * recurrence)

@@ -1,4 +1,4 @@
-"""Counters in plain TransformerLens: a live bridge for 4.x, and files for 2.x, 3.x and 4.x."""
+"""Exporting counters to plain TransformerLens: as a live bridge (4.x), and as files (2.x, 3.x and 4.x)."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_transformer_lens(counter: Counter) -> "TransformerBridge":
-    """The counter as a `TransformerBridge` (TransformerLens 4.x): same logits, its own hooks.
+    """The counter as a `TransformerBridge` of TransformerLens 4.x: it has the same logits, and the bridge's own hooks.
 
     Call it with explicit positions: `bridge(token_ids, position_ids=position_ids)`.
     """
@@ -30,12 +30,12 @@ def to_transformer_lens(counter: Counter) -> "TransformerBridge":
 
 
 def export_hooked_transformer(counter: Counter, folder: Path) -> None:
-    """`model.safetensors` and `config.json` for `HookedTransformer` of TransformerLens 2.x and 3.x."""
+    """Writes `model.safetensors` and `config.json` for `HookedTransformer` of TransformerLens 2.x and 3.x."""
     _write(folder, counter.interchange_state(), _config(counter))
 
 
 def export_bridge(counter: Counter, folder: Path) -> None:
-    """`model.safetensors` and `config.json` for `TransformerBridge.boot_native` of TransformerLens 4.x."""
+    """Writes `model.safetensors` and `config.json` for `TransformerBridge.boot_native` of TransformerLens 4.x."""
     cfg = _config(counter)
     state = convert_tl_checkpoint(counter.interchange_state(), TransformerBridgeConfig.from_dict(cfg))
     _write(folder, state, cfg)

@@ -1,6 +1,6 @@
-"""The maths behind the positional schemes: what is added to the embedding, and how queries and keys are rotated.
+"""The maths of the positional schemes: tables that are added to the embedding, gains, and rotations.
 
-`models.schemes` says which scheme uses what.
+`models.schemes` says which scheme uses which function.
 """
 
 import torch
@@ -12,43 +12,43 @@ Columns = Float[Tensor, "d_model"]
 
 
 def zero_table(max_position: int, d_model: int) -> Table:
-    """Zeros: no position is added."""
+    """A table of zeros, which adds nothing."""
     return torch.zeros(max_position, d_model)
 
 
 def sine_table(max_position: int, d_model: int) -> Table:
-    """sin in even and cos in odd columns, wavelengths from 2 pi to 10000 * 2 pi."""
+    """The table of sine waves: sin in even and cos in odd columns, with wavelengths from 2 pi to 10000 * 2 pi."""
     rates = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angles = torch.outer(torch.arange(max_position, dtype=torch.float64), rates)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
 def scalar_table(max_position: int, d_model: int) -> Table:
-    """Zeros but for the last column, which is position / max_position."""
+    """A table of zeros except for its last column, which is position / max_position."""
     table = torch.zeros(max_position, d_model)
     table[:, -1] = torch.arange(max_position) / max_position
     return table
 
 
 def unit_gain(d_model: int) -> Columns:
-    """Ones."""
+    """Ones: the embedding is not scaled."""
     return torch.ones(d_model)
 
 
 def root_gain(d_model: int) -> Columns:
-    """sqrt(d_model) everywhere: keeps token embeddings as large as the sine table."""
+    """sqrt(d_model) in every column, so that token embeddings are as large as the sine table."""
     return torch.full((d_model,), d_model**0.5)
 
 
 def vacant_last_column(d_model: int) -> Columns:
-    """Ones and a final zero: the last column is the position's alone."""
+    """Ones and a final zero, which keeps the last column free for the position."""
     gain = torch.ones(d_model)
     gain[-1] = 0
     return gain
 
 
 def rotary_angles(max_position: int, d_head: int, base: float = 10000.0) -> Float[Tensor, "max_position d_head"]:
-    """The angle by which each column of a head turns at each position; adjacent columns are a pair."""
+    """The angle by which each column of a head is rotated at each position; two adjacent columns form a pair."""
     rates = base ** (-torch.arange(0, d_head, 2, dtype=torch.float64) / d_head)
     return torch.outer(torch.arange(max_position, dtype=torch.float64), rates).repeat_interleave(2, dim=1).float()
 
@@ -58,6 +58,6 @@ def rotate(
     cos: Float[Tensor, "batch pos 1 d_head"],
     sin: Float[Tensor, "batch pos 1 d_head"],
 ) -> Float[Tensor, "batch pos head d_head"]:
-    """Each adjacent pair of columns turned: (x0, x1) -> (x0 cos - x1 sin, x1 cos + x0 sin)."""
+    """Rotates each pair of adjacent columns: (x0, x1) -> (x0 cos - x1 sin, x1 cos + x0 sin)."""
     turned = torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
     return x * cos + turned * sin

@@ -1,7 +1,7 @@
-"""The one registry of positional schemes (paper, section 2.2). No torch here: the command line reads it at once.
+"""The one registry of positional schemes (paper, section 2.2). No torch here, so that the command line is quick.
 
-All additive schemes are one table, `W_pos[position_id]`, and a gain on the columns of `W_E`; so every scheme that adds
-no bias to attention scores fits HookedTransformer's format exactly.
+Every additive scheme is a table, `W_pos[position_id]`, and a gain on the columns of `W_E`. So all schemes except those
+that add a bias to attention scores fit HookedTransformer's format exactly.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Scheme:
-    """How positions enter a transformer. Functions are named, and found in `models.position_tables` on use."""
+    """How positions enter a transformer. Functions are given by their names in `models.position_tables`."""
 
     summary: str
-    sees: Literal["nothing", "distances", "positions"]  # what logits can depend on: distances are between tokens
+    sees: Literal["nothing", "distances", "positions"]  # what logits can depend on; distances are those between tokens
     colour: str  # in figures
     dash: str = "solid"  # of its line in figures
     table: str | None = None  # (max_position, d_model) -> fixed W_pos; None: no W_pos at all
@@ -27,18 +27,18 @@ class Scheme:
 
     @property
     def separates_equal_tokens(self) -> bool:
-        """Whether, without bos, its states can differ between the tokens of `a a a ...`.
+        """Whether the states of the tokens of `a a a ...` can differ without bos.
 
-        Where positions act on attention scores alone, every token mixes equal values, whatever the weights are.
+        They cannot if positions act on attention scores alone: then every token averages equal values.
         """
         return self.sees == "positions"
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function of this name."""
+        """The function of this name in `models.position_tables`."""
         return getattr(import_module("models.position_tables"), name)
 
 
-# Colours are Okabe and Ito's: they differ to everyone.
+# The colours are Okabe and Ito's, which colour-blind readers can tell apart too.
 SCHEMES: dict[str, Scheme] = {
     "nope": Scheme("no positional embedding", "nothing", "#000000", table="zero_table"),
     "sine": Scheme(

@@ -1,12 +1,12 @@
 """Transformer counters: HookedTransformer's parameter and hook names, every positional scheme, one class.
 
 Structure (paper, section 3.2): pre-LN GPT-2 blocks, ReLU, final LN, untied unembedding without bias; the
-attention scores of layer l are divided by sqrt(d_head) and by l + 1. Whoever listens at the scores or the
-pattern gets explicit attention; with nobody there it is fused. The numbers are the same.
+attention scores of layer l are divided by sqrt(d_head) and by l + 1. With a hook at the scores or the pattern,
+attention is computed step by step; without one it is fused. The numbers are the same.
 
-A block is three steps, and only the middle one mixes positions: `Block.read` gives queries, keys and values,
-`Attention.attend` gives z, `Block.finish` gives the residual stream behind the block. So a run can be taken up at any
-layer and position, with the keys and values of earlier positions given: `Transformer.run_from`.
+A block has three steps, of which only the middle one mixes positions: `Block.read` returns queries, keys and values,
+`Attention.attend` returns z, `Block.finish` returns the residual stream after the block. So a run can start at any
+layer and position if the keys and values of earlier positions are given: `Transformer.run_from`.
 """
 
 import math
@@ -32,23 +32,26 @@ from models.schemes import SCHEMES
 
 Stream = Float[Tensor, "batch pos d_model"]
 SplitStream = Float[Tensor, "batch pos head d_model"]
-AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  # one for all, or for q, k and v
+AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  # for all of q, k and v, or for each
 Heads = Float[Tensor, "batch pos head d_head"]
 Queries = Float[Tensor, "batch query head d_head"]
 Keys = Float[Tensor, "batch key head d_head"]
-# Which keys a query may look at: True, or a number that is added to the score, where -inf hides the key.
+# Which keys a query may attend to: booleans, or numbers that are added to the scores, where -inf hides a key.
 Mask = Bool[Tensor, "#row 1 #query key"] | Float[Tensor, "#row head #query #key"]
 Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_head"]]  # cos and sin
 
 
 class KeysValues(NamedTuple):
-    """The keys (rotated, where the scheme rotates) and values of some positions."""
+    """The keys (rotated, if the scheme rotates) and values of some positions."""
 
     keys: Heads
     values: Heads
 
     def followed_by(self, keys: Heads, values: Heads) -> tuple[Keys, Keys]:
-        """These and then those of later positions, which may be of several copies of the rows, copy after copy."""
+        """These keys and values, followed by those of later positions.
+
+        The later ones may come from several copies of the rows, copy after copy.
+        """
         copies = len(keys) // len(self.keys)
         k, v = (
             torch.cat([past.expand(copies, *past.shape), new.unflatten(0, (copies, -1))], 2).flatten(0, 1)
@@ -135,12 +138,12 @@ class Attention(nn.Module):
             self.hook_rot_q = HookPoint()
 
     def project(self, x: Stream | SplitStream, kinds: str) -> tuple[Heads, ...]:
-        """What some of W_Q, W_K and W_V make of each position, such as keys and values for "KV"; not yet rotated."""
+        """The projections named by `kinds`, not yet rotated: "KV" returns keys and values, "Q" queries."""
         weights, biases = ([getattr(self, f"{name}_{kind}") for kind in kinds] for name in "Wb")
         if x.ndim == 4:
             (weight,), (bias,) = weights, biases
             return (einsum(x, weight, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + bias,)
-        # One matrix product for all: the copy of the weights is far cheaper than more calls.
+        # One matrix product for all: copying the weights is far cheaper than several calls.
         weight = rearrange(torch.cat(weights), "heads d_model d_head -> (heads d_head) d_model")
         projected = F.linear(x, weight, torch.cat(biases).flatten())
         return projected.unflatten(-1, (len(kinds), self.cfg.n_heads, self.cfg.d_head)).unbind(2)
@@ -148,7 +151,7 @@ class Attention(nn.Module):
     def qkv(
         self, inputs: AttentionInputs, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
     ) -> tuple[Queries, Heads, Heads]:
-        """Queries (all, unless given), keys and values, rotated where the scheme rotates."""
+        """Queries at the given places (all by default), keys and values; rotated, if the scheme rotates."""
         if len(inputs) == 1 and queries is None:
             query, key, value = self.project(inputs[0], "QKV")
         elif len(inputs) == 1:
@@ -164,7 +167,7 @@ class Attention(nn.Module):
         return q, k, v
 
     def attend(self, q: Queries, k: Keys, v: Keys, mask: Mask | None) -> Queries:
-        """z; without a mask, queries and keys are of the same positions and the config says who sees what."""
+        """The weighted sums of values, z. Without a mask, queries and keys must be of the same positions."""
         if listening(self.hook_attn_scores, self.hook_pattern):
             scores = einsum(q, k, "batch query head d_head, batch key head d_head -> batch head query key")
             scores = scores * self.score_scale
@@ -185,7 +188,7 @@ class Attention(nn.Module):
         return fused.transpose(1, 2)
 
     def write(self, z: Heads) -> Stream:
-        """What the heads add to the residual stream."""
+        """What all heads together add to the residual stream."""
         z = self.hook_z(z)
         if self.cfg.use_attn_result:
             result = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model")
@@ -196,7 +199,7 @@ class Attention(nn.Module):
 def causal_mask(
     n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None
 ) -> Bool[Tensor, "1 1 query key"]:
-    """Each query (all, unless given) may look at keys up to its own position."""
+    """True where a query (all positions by default) may attend to a key: up to the query's own position."""
     keys = torch.arange(n_pos, device=device)
     return (keys <= (keys if queries is None else queries)[:, None])[None, None]
 
@@ -213,13 +216,13 @@ class MLP(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         pre = self.hook_pre(F.linear(x, self.W_in.T, self.b_in))
-        # In place, where neither a hook nor a gradient needs it: two of these wide tensors leave the processor's cache.
+        # In place if neither a hook nor a gradient needs `pre`: two of these wide tensors do not fit the cache.
         post = self.hook_post(F.relu(pre, inplace=not (pre.requires_grad or listening(self.hook_pre))))
         return F.linear(post, self.W_out.T, self.b_out)
 
 
 class Block(nn.Module):
-    hook_out_is_single_residual_stream = True  # what TransformerLens asks before it reads one
+    hook_out_is_single_residual_stream = True  # TransformerLens checks this before it reads the stream
 
     def __init__(self, cfg: TransformerConfig, layer: int) -> None:
         super().__init__()
@@ -247,10 +250,10 @@ class Block(nn.Module):
         past: KeysValues | None = None,
         queries: Int[Tensor, "query"] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """The residual stream behind the block, from that before it.
+        """The residual stream after the block, from the stream before it.
 
-        `past` holds the keys and values of earlier positions, where `resid` does not begin at the first one.
-        `queries` are the places in `resid` whose stream is wanted: all, unless given.
+        `past` holds the keys and values of earlier positions, if `resid` does not begin at the first one.
+        `queries` are the places in `resid` at which the stream is computed: all by default.
         """
         resid_pre, q, k, v = self.read(resid, rotation, queries)
         if past is not None:
@@ -260,13 +263,13 @@ class Block(nn.Module):
     def read(
         self, resid: Stream, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
     ) -> tuple[Float[Tensor, "batch query d_model"], Queries, Heads, Heads]:
-        """The stream and the queries at the places that are wanted, keys and values at all."""
+        """The stream and the queries at the places `queries` (all by default), and keys and values at all places."""
         resid_pre = self.hook_resid_pre(resid)
         q, k, v = self.attn.qkv(self._attention_inputs(resid_pre), rotation, queries)
         return resid_pre if queries is None else resid_pre[:, queries], q, k, v
 
     def finish(self, resid_pre: Stream, z: Heads) -> Stream:
-        """The stream behind the block, from that before it and z at the same positions."""
+        """The stream after the block, from the stream before it and z at the same positions."""
         resid_mid = self.hook_resid_mid(resid_pre + self.hook_attn_out(self.attn.write(z)))
         mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
         mlp_out = self.hook_mlp_out(self.mlp(self.ln2(mlp_in)))
@@ -329,7 +332,7 @@ class Transformer(Counter):
 
     @property
     def ignores_shifts(self) -> bool:
-        """Whether logits depend on differences of position ids at most."""
+        """Whether a shift of all position ids leaves the logits unchanged."""
         return self.scheme.sees != "positions"
 
     def _logits(
@@ -354,12 +357,12 @@ class Transformer(Counter):
         attention_mask: Bool[Tensor, "batch pos"] | None = None,
         reads: Int[Tensor, "query"] | None = None,
     ) -> Float[Tensor, "row query d_vocab"]:
-        """Logits at all places from `first` on, from the residual stream that enters a layer there.
+        """Logits at all places from `first` on, computed from the residual stream `resid` that enters `layer` there.
 
-        `position_ids` and `attention_mask` are of whole rows, and `cache` is of a run of them: it gives the keys and
-        values of the places before `first` (`qkv_hooks`), and may be empty if there are none. `resid` can hold several
-        copies of the rows, each edited in another way, copy after copy. `reads` restricts the logits to some of the
-        places, in ascending order and none before `first`.
+        `position_ids` and `attention_mask` are those of whole rows. `cache` is that of a run on them, from which the
+        keys and values of the places before `first` are taken (`qkv_hooks`); if `first` is 0 it may be empty. `resid`
+        can hold several copies of the rows, each edited differently, copy after copy. `reads` restricts the logits to
+        some of the places, in ascending order and none before `first`.
         """
         (n_rows, n_pos), copies = position_ids.shape, len(resid) // len(position_ids)
         if resid.shape[:2] != (copies * n_rows, n_pos - first):
@@ -385,11 +388,11 @@ class Transformer(Counter):
         return self.read_out(resid)
 
     def read_out(self, resid: Stream) -> Logits:
-        """Logits from the residual stream behind the last block."""
+        """Logits from the residual stream after the last block."""
         return self.unembed(self.ln_final(resid))
 
     def rotation_at(self, position_ids: PositionIds, copies: int = 1) -> Rotation | None:
-        """By what queries and keys turn in so many copies of rows at these ids; None unless the scheme rotates."""
+        """Cosines and sines of the rotation at these ids, repeated for each copy of the rows; None without rotation."""
         if not self.scheme.rotary:
             return None
         position_ids = position_ids.repeat(copies, 1)
@@ -402,9 +405,9 @@ class Transformer(Counter):
         attention_mask: Bool[Tensor, "batch key"] | None,
         copies: int = 1,
     ) -> Mask | None:
-        """Which keys of whole rows these queries (all, if None) may look at, and the scheme's bias, if it has one.
+        """The mask for these queries (all, if None) over the keys of whole rows, with the scheme's bias if it has one.
 
-        The rows may be run in several copies, copy after copy. None if `attend` knows it.
+        None if `attend` needs no mask. `copies`: the rows are run in so many copies, copy after copy.
         """
         padding = None if attention_mask is None else attention_mask[:, None, None, :]
         bias = self.bias_at(position_ids if queries is None else position_ids[:, queries], position_ids)
@@ -426,7 +429,7 @@ class Transformer(Counter):
         return bias.to(self.embed.W_E.dtype)
 
     def qkv_hooks(self, layer: int) -> tuple[str, str, str]:
-        """The hook points of queries, keys and values as attention gets them: rotated, where the scheme rotates."""
+        """The hook points of queries, keys and values as attention uses them: rotated, if the scheme rotates."""
         turned = "rot_" if self.scheme.rotary else ""
         return hook_name(f"{turned}q", layer), hook_name(f"{turned}k", layer), hook_name("v", layer)
 
@@ -435,9 +438,9 @@ class Transformer(Counter):
         return KeysValues(keys, values)
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """GPT-2's: N(0, init_std), outputs of a block divided by sqrt(2 * n_layers), biases 0, norms 1.
+        """As in GPT-2: weights from N(0, init_std), a block's outputs divided by sqrt(2 * n_layers), biases 0, norms 1.
 
-        The token embedding has a std of its own, if the config gives one.
+        The token embedding has a std of its own if the config gives one.
         """
         for name, parameter in self.named_parameters():
             kind = name.rsplit(".", 1)[-1]
@@ -455,7 +458,7 @@ class Transformer(Counter):
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, "d_model"]:
-        """What the output biases of the blocks before a layer have added to its input, as TransformerLens has it."""
+        """The sum of the output biases of the blocks before a layer, under TransformerLens' name for it."""
         blocks = [block for block in self.blocks if isinstance(block, Block)]
         biases = [block.attn.b_O for block in blocks[: layer + mlp_input]]
         if include_mlp_biases:
@@ -468,11 +471,11 @@ class Transformer(Counter):
         self._switch(use_attn_result=value)
 
     def set_use_split_qkv_input(self, value: bool) -> None:
-        """Whether `hook_q_input`, `hook_k_input` and `hook_v_input` fire, one residual stream a head."""
+        """Whether `hook_q_input`, `hook_k_input` and `hook_v_input` fire, one residual stream per head."""
         self._switch(use_split_qkv_input=value)
 
     def set_use_attn_in(self, value: bool) -> None:
-        """Whether `hook_attn_in` fires, one residual stream a head."""
+        """Whether `hook_attn_in` fires, one residual stream per head."""
         self._switch(use_attn_in=value)
 
     def set_use_hook_mlp_in(self, value: bool) -> None:
@@ -495,7 +498,7 @@ class Transformer(Counter):
                 module.cfg = self.cfg
 
     def _folds(self) -> dict[str, Tensor]:
-        """What HookedTransformer's format has multiplied into a tensor and this module keeps apart."""
+        """By tensor name, the factors that this module keeps apart and HookedTransformer's format has multiplied in."""
         folds = {"embed.W_E": self.embed.gain}
         for layer in range(1, self.cfg.n_layers):
             for kind in ("W_Q", "b_Q"):
@@ -503,7 +506,7 @@ class Transformer(Counter):
         return folds
 
     def interchange_state(self) -> State:
-        """HookedTransformer's state dict: loads into 2.x and 3.x as it is, into 4.x through its converter."""
+        """The tensors in HookedTransformer's format: 2.x and 3.x load it as it is, 4.x through its converter."""
         state = super().interchange_state()
         for name, fold in self._folds().items():
             state[name] = state[name] * fold
@@ -512,16 +515,16 @@ class Transformer(Counter):
         return state | {"unembed.b_U": self.unembed.b_U}
 
     def load_interchange_state(self, state: State) -> None:
-        """The inverse of `interchange_state`; fixed tables are this module's own and not read."""
+        """The inverse of `interchange_state`. Fixed tables are not read: this module builds its own."""
         own = {name: state[name] for name in self.state_dict()}
         for name, fold in self._folds().items():
             own[name] = own[name] / fold.where(fold != 0, 1)  # what was multiplied by 0 is 0 in the file
         self.load_state_dict(own)
 
     def transformer_lens_config(self) -> dict[str, Any] | None:
-        """Fields of HookedTransformerConfig (2.x, 3.x) and TransformerBridgeConfig (4.x) alike.
+        """Fields for HookedTransformerConfig (2.x, 3.x) and TransformerBridgeConfig (4.x).
 
-        None for a scheme that adds a bias to attention scores: neither would add it.
+        None for a scheme that adds a bias to attention scores: TransformerLens would not add it.
         """
         if self.scheme.bias is not None:
             return None

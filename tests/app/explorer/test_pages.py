@@ -32,7 +32,7 @@ def test_every_page_draws_a_counter_or_says_why_not(
 
 
 @pytest.mark.parametrize("path", OF_COUNTER)
-@pytest.mark.parametrize(("counter", "reason"), [("cut", "truncated"), ("foreign", "no safetensors")])
+@pytest.mark.parametrize(("counter", "reason"), [("cut", "truncated"), ("foreign", "not a safetensors")])
 def test_a_broken_file_is_named_with_its_reason(
     path: str, counter: str, reason: str, open_page: Callable[..., Any]
 ) -> None:
