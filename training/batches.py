@@ -1,8 +1,9 @@
-"""Task and position policy together make a batch; rows that a counter cannot tell apart are computed once.
+"""Batches: rows of a task with position ids of a policy. Rows that a counter cannot tell apart are computed once.
 
-A causal counter's answer at a token depends only on what came before. So one long row answers for all the shorter
-ones that it begins with, each token weighted by how many of them reach it. For tasks whose rows can be listed, the
-expected loss is then a weighted sum over few rows: exact, and far cheaper than drawing rows of every length.
+A causal counter's answer at a token depends only on the tokens before it. So one long row stands for all shorter rows
+that are its beginnings, with each token weighted by how many of these rows reach it. For tasks whose rows can be
+listed, the expected loss is then a weighted sum over a few rows: exact, and far cheaper than drawing rows of every
+length.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -19,7 +20,7 @@ from training.tasks import NOT_SCORED, PAD, ListedTask, Rows, Split, Task
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows as a counter takes them. `weights` says how many sampled rows each stands for."""
+    """Rows as a counter takes them. `weights` says how many drawn rows each of them stands for."""
 
     token_ids: Int[Tensor, "batch pos"]
     position_ids: Int[Tensor, "batch pos"]
@@ -28,17 +29,17 @@ class Batch:
     weights: Float[Tensor, "batch"]
 
     def rows(self, index: slice | Int[Tensor, "some"]) -> "Batch":
-        """Some of the rows."""
+        """A batch of some of the rows."""
         return Batch(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def to(self, device: torch.device) -> "Batch":
-        """The same rows on a device."""
+        """The same batch on a device."""
         return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 @dataclass(frozen=True)
 class WeightedTokens:
-    """Rows to compute, and what each of their tokens counts in a loss or a score."""
+    """Rows to compute, and the weight of each of their tokens in a loss or a score."""
 
     batch: Batch
     shares: Float[Tensor, "batch pos"]
@@ -47,7 +48,7 @@ class WeightedTokens:
 def draw_batch(
     task: Task, policy: str, max_position: int, split: Split, size: int, generator: torch.Generator
 ) -> Batch:
-    """A batch of a split, drawn on the generator's device."""
+    """A batch of `size` rows of a split, drawn on the generator's device."""
     rows = task.sample(split, size, generator)
     n_pos = rows.token_ids.shape[1]
     position_ids = get_policy(policy)(rows.lengths, n_pos, max_position, generator)
@@ -57,9 +58,9 @@ def draw_batch(
 
 
 def merge_equal_rows(batch: Batch, ignore_positions: bool) -> Batch:
-    """The different rows of a batch, weighted by how often each occurs: the same loss and gradient, cheaper.
+    """The batch without repeated rows, each row weighted by how often it occurs. Loss and gradient stay the same.
 
-    Rows are equal when their tokens are and, unless the counter ignores them, their position ids.
+    Rows are equal if their tokens are equal and, unless `ignore_positions`, their position ids too.
     """
     key = batch.token_ids if ignore_positions else torch.cat([batch.token_ids, batch.position_ids], 1)
     _, group, counts = torch.unique(key, dim=0, return_inverse=True, return_counts=True)
@@ -78,11 +79,11 @@ def draw_tokens(
     generator: torch.Generator,
     independent_rows: bool = False,
 ) -> WeightedTokens:
-    """At most `size` rows whose weighted tokens stand for the whole split, without bias.
+    """At most `size` rows whose weighted tokens represent the whole split without bias.
 
-    Where the split's rows can be listed and are no more than `size`, they are all there and nothing is left to
-    chance. If they are more, some are drawn, each as often as its tokens count. `independent_rows` asks for plain
-    draws, as dropout needs: it treats two equal tokens differently.
+    If the split's rows can be listed and are at most `size`, all of them are returned and nothing is random. If they
+    are more, some are drawn, each with a probability proportional to the weight of its tokens. With
+    `independent_rows` rows are simply drawn, as dropout requires: it treats two equal tokens differently.
     """
     max_position = position_range(counter, task)
     table = None
@@ -97,7 +98,7 @@ def draw_tokens(
 
 
 def position_range(counter: Counter, task: Task) -> int:
-    """Position ids are below this; a counter without positions takes rows of any length."""
+    """The number of position ids: all are below it. For a counter without positions, enough for the longest row."""
     return counter.cfg.max_position if counter.has_positions else max(counter.cfg.max_position, task.longest_row)
 
 
@@ -111,16 +112,16 @@ def tabulate_rows(
     causal: bool,
     device: torch.device,
 ) -> WeightedTokens | None:
-    """Every row that a counter must compute to know a split's expected loss; None: there are too many to list.
+    """Every row that a counter must compute for the expected loss of a split; None if there are too many to list.
 
-    Shares are the expected number of times that a random row of the split has this token at this place.
+    The share of a token is how often, on average, a random row of the split has this token at this place.
     """
     if not isinstance(task, ListedTask) or not (ignores_shifts or policy in ("shifted", "contiguous")):
         return None
     rows, probabilities = task.list_rows(split)
     offsets = torch.ones_like(rows.lengths) if ignores_shifts else _count_offsets(policy, rows.lengths, max_position)
-    by_offset = torch.arange(int(offsets.max())) < offsets[:, None]
-    by_offset = by_offset * (probabilities / offsets)[:, None]  # [row offset]
+    is_possible = torch.arange(int(offsets.max())) < offsets[:, None]
+    by_offset = is_possible * (probabilities / offsets)[:, None]  # [row offset]
     hosts = _find_hosts(rows) if causal else torch.arange(len(rows.lengths))
     inside = (torch.arange(rows.token_ids.shape[1]) < rows.lengths[:, None]).double()
     tokens, positions, shares = [], [], []
@@ -144,7 +145,7 @@ def _count_offsets(policy: str, lengths: Int[Tensor, "row"], max_position: int) 
 
 
 def _find_hosts(rows: Rows) -> Int[Tensor, "row"]:
-    """For each row the longest row that begins with it: the row itself if there is no other."""
+    """For each row the index of the longest row that begins with it, which may be the row itself."""
     hosts = torch.full_like(rows.lengths, -1)
     beyond = torch.arange(rows.token_ids.shape[1]) >= rows.lengths[:, None]
     for row in rows.lengths.argsort(descending=True, stable=True).tolist():
@@ -155,10 +156,10 @@ def _find_hosts(rows: Rows) -> Int[Tensor, "row"]:
 
 
 def _draw_rows(table: WeightedTokens, size: int, generator: torch.Generator) -> WeightedTokens:
-    """`size` rows of a table, spread evenly over it, each as often as its scored tokens count.
+    """Draws `size` rows of a table, each with a probability proportional to the weight of its scored tokens.
 
-    Each row then counts the same, so the expected sum of weighted tokens is that of the table, up to a factor. Rows
-    are put in random order first: a single random number then picks rows that differ from one step to the next.
+    All drawn rows get the same total weight, so the expected sum of weighted tokens is that of the table, up to a
+    factor. The rows are shuffled and then taken at even distances of weight, from one random starting point on.
     """
     scored = table.shares * (table.batch.label_ids != NOT_SCORED)
     device = generator.device
@@ -167,5 +168,5 @@ def _draw_rows(table: WeightedTokens, size: int, generator: torch.Generator) -> 
     edges = mass[order].cumsum(0)
     start = torch.rand((), generator=generator, device=device)
     points = (torch.arange(size, device=device) + start) * (edges[-1] / size)
-    chosen = order[torch.searchsorted(edges, points).clamp(max=len(order) - 1)]
-    return WeightedTokens(table.batch.rows(chosen), table.shares[chosen] / mass[chosen, None])
+    indices = order[torch.searchsorted(edges, points).clamp(max=len(order) - 1)]
+    return WeightedTokens(table.batch.rows(indices), table.shares[indices] / mass[indices, None])

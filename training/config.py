@@ -1,8 +1,8 @@
-"""Everything that a training run is told, as frozen dataclasses.
+"""The settings of a training run, as frozen dataclasses.
 
-`TrainConfig` is what a user says; the command line is generated from it. A field that is None is left open and takes
-the preset's value. `RunConfig` is what `training.presets.resolve` makes of it and a run goes by: nothing that a run
-needs is None. No torch here: `--help` must be quick.
+`TrainConfig` is what a user gives; the command line is generated from it. A field that is None is left open and takes
+the preset's value. `training.presets.resolve` turns it into a `RunConfig`, with which a run is carried out: there
+nothing that a run needs is None. No torch here: `--help` must be quick.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -34,7 +34,7 @@ C = TypeVar("C", bound="TrainConfig")
 DEFAULT_POSITION = "ape"
 FAMILY_HELP = ", ".join(FAMILIES)
 POSITION_HELP = f"positional scheme of a transformer: {', '.join(SCHEMES)} ({DEFAULT_POSITION})"
-MAX_RUNS = 5_000  # of a sweep; they are all checked before the first one starts
+MAX_RUNS = 5_000  # largest number of runs in a sweep: all of them are checked before the first one starts
 Snapshots = Annotated[int, Meta(ge=0, le=1000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 LearningRate = Annotated[float, Meta(ge=0, le=100)]
@@ -47,10 +47,10 @@ Schedule = Literal["cosine", "constant"]
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What is counted."""
+    """The task and its rows."""
 
     task: str = "mod10"  # which form of counting; `countlens tasks` lists them
-    bos: bool = False  # put a token of its own first
+    bos: bool = False  # begin each row with a special first token
     train_length: Length | None = None  # counted tokens of a training row (the task's own: 50, or 64)
     ood_length: Length | None = None  # how far extrapolation goes (the task's own: 100, or 128)
     max_position: Length | None = None  # position ids are below this (next power of two above the longest row)
@@ -59,7 +59,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What learns to count. None: as the preset says for this task and scheme."""
+    """The model. None: the preset's value for this task and architecture."""
 
     family: Annotated[str, Doc(FAMILY_HELP)] = TRANSFORMER
     position: Annotated[str | None, Doc(POSITION_HELP)] = None
@@ -77,10 +77,10 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class OptimiserOptions:
-    """How it learns: AdamW, linear warm-up, clipped gradients. None: as the preset says."""
+    """The optimiser: AdamW with linear warm-up and clipped gradients. None: the preset's value."""
 
     steps: Steps | None = None  # training steps
-    batch_size: RowCount | None = None  # rows a step
+    batch_size: RowCount | None = None  # rows per step
     lr: LearningRate | None = None  # peak learning rate
     warmup_steps: Step | None = None  # steps of linear warm-up
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
@@ -91,19 +91,19 @@ class OptimiserOptions:
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What is written down on the way."""
+    """What a run records while it trains. None: the preset's value."""
 
     eval_every: Steps | None = None  # steps between evaluations; each also saves the state for --resume
-    eval_rows: RowCount | None = None  # rows of each split an evaluation
+    eval_rows: RowCount | None = None  # rows of each split per evaluation
     snapshots: Snapshots = 0  # checkpoints kept over training, at log-spaced steps, for learning dynamics
     tensorboard: bool = False  # also write TensorBoard events (needs the tensorboard extra)
 
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where it runs."""
+    """The hardware that a run uses."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes the best that there is
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # auto takes an accelerator if there is one
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of autocast in training (CUDA); fp16 also scales the loss
     bf16: bool = False  # short for --precision bf16
     compile: bool = False  # torch.compile the training step (CUDA)
@@ -111,19 +111,19 @@ class DeviceOptions:
 
     @property
     def autocast(self) -> Literal["fp32", "bf16", "fp16"]:
-        """The precision that training uses."""
+        """The precision of training: bf16 if that flag is set, else `precision`."""
         return "bf16" if self.bf16 else self.precision
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Where a sweep trains its runs."""
+    """How a sweep distributes its runs."""
 
-    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None  # runs at a time (one a GPU or, without any, one a core)
-    retries: Annotated[int, Meta(ge=0, le=1000)] = 3  # how often a run is tried again after its worker or node died
-    address: str | None = None  # Ray cluster to join, as auto or ray://host:10001; without it one is started here
-    cpus: Amount = 1.0  # Ray: cores a run
-    gpus: Amount = 0.0  # Ray: GPUs a run; 0.25 puts four runs on one
+    workers: Annotated[int, Meta(ge=1, le=1024)] | None = None  # runs at a time (one per GPU or per core)
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 3  # how often a run is started again after its worker or node died
+    address: str | None = None  # Ray cluster to join, such as auto or ray://host:10001; without it one is started here
+    cpus: Amount = 1.0  # Ray: cores per run
+    gpus: Amount = 0.0  # Ray: GPUs per run; 0.25 puts four runs on one
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,15 @@ class TrainConfig:
         try:
             return build(cls, values, "a training config", style)
         except CountLensError as error:
-            raise CountLensError(f"this is no training config of this version: {error}") from error
+            raise CountLensError(f"this is not a training config of this version: {error}") from error
 
 
-# The same groups after resolution. `field()` takes the default None of a field away.
+# The same groups after resolution. `field()` removes the default None of a field.
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings(TaskOptions):
-    """What is counted, with all lengths known."""
+    """The task and its rows, with all lengths known."""
 
     train_length: Length = field()
     ood_length: Length = field()
@@ -165,7 +165,7 @@ class TaskSettings(TaskOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings(ModelOptions):
-    """What learns to count. None: its family has no such setting, or takes its own value (embed_std: init_std)."""
+    """The model. None: the family has no such setting, or has a default of its own (for embed_std: init_std)."""
 
     n_layers: Layers = field()
     d_model: Width = field()
@@ -177,7 +177,7 @@ class ModelSettings(ModelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings(OptimiserOptions):
-    """How it learns."""
+    """The optimiser, with every value known."""
 
     steps: Steps = field()
     batch_size: RowCount = field()
@@ -191,7 +191,7 @@ class OptimiserSettings(OptimiserOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSettings(RecordOptions):
-    """What is written down on the way."""
+    """What a run records while it trains, with every value known."""
 
     eval_every: Steps = field()
     eval_rows: RowCount = field()
@@ -199,7 +199,7 @@ class RecordSettings(RecordOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(TrainConfig):
-    """One training run, as it is carried out."""
+    """One training run with every setting that it needs."""
 
     data: TaskSettings
     model: ModelSettings
@@ -208,5 +208,5 @@ class RunConfig(TrainConfig):
 
 
 def architecture_name(model: ModelOptions) -> str:
-    """What the paper's tables call it: a transformer goes by its positional scheme, the others by their family."""
+    """The model's name in the paper's tables: the positional scheme of a transformer, else the family."""
     return (model.position or DEFAULT_POSITION) if model.family == TRANSFORMER else model.family

@@ -1,4 +1,4 @@
-"""Scores on data files in the paper's format: one `[[input tokens], [labels]]` a line, "-1" is not scored."""
+"""Scores on data files in the paper's format: `[[input tokens], [labels]]` on each line; "-1" is not scored."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,10 @@ from training.evaluate import FINAL_SEED, percent, predict
 from training.policies import get_policy
 from training.tasks import NOT_SCORED, PAD, Task
 
-MAX_BYTES = 64 * 2**20  # of a data file
+MAX_BYTES = 64 * 2**20  # size of a data file
 MAX_ROWS = 100_000
-MAX_LENGTH = 2**16  # tokens of a row, for counters without positions
-MAX_TOKENS = 10_000_000  # of all rows, when they are as long as the longest
+MAX_LENGTH = 2**16  # tokens per row, for counters without positions
+MAX_TOKENS = 10_000_000  # in all rows together, padded to the longest
 _row_decoder = msgspec.json.Decoder(tuple[list[str], list[str]])
 
 
@@ -26,28 +26,28 @@ class FileScores:
     """Accuracy on a data file in the paper's format."""
 
     accuracy: float  # percent of all labels that are not "-1"
-    scored: int
+    scored: int  # labels
     lines: int
     extrapolation: float | None  # percent beyond the longest training position; None: the file has no such label
     extrapolation_scored: int
 
 
 def evaluate_file(counter: Counter, task: Task, policy: str, path: Path, seed: int = FINAL_SEED) -> FileScores:
-    """Accuracy on a JSONL file of `[[input tokens], [labels]]`, over all labels and at extrapolation positions."""
+    """Scores a counter on a JSONL file of `[[input tokens], [labels]]`, overall and beyond the training length."""
     batch = _read_file(counter, task, policy, path, seed)
-    labelled = batch.label_ids != NOT_SCORED
-    if not labelled.any():
+    is_scored = batch.label_ids != NOT_SCORED
+    if not is_scored.any():
         raise CountLensError(f'{path} has nothing to score: every label is "-1"')
-    right = predict(counter, batch) == batch.label_ids
-    beyond = task.scored("ood", batch.label_ids)
-    if task.scored_apart(batch.label_ids) is not None:  # a first-token file says so in its labels
-        labelled = task.scored("ind", batch.label_ids)
+    is_right = predict(counter, batch) == batch.label_ids
+    is_beyond = task.scored("ood", batch.label_ids)
+    if task.scored_apart(batch.label_ids) is not None:  # first-token tasks score the first token only
+        is_scored = task.scored("ind", batch.label_ids)
     return FileScores(
-        accuracy=percent((right & labelled).sum(), labelled.sum()) or 0.0,
-        scored=int(labelled.sum()),
-        lines=len(labelled),
-        extrapolation=percent((right & beyond).sum(), beyond.sum()),
-        extrapolation_scored=int(beyond.sum()),
+        accuracy=percent((is_right & is_scored).sum(), is_scored.sum()) or 0.0,
+        scored=int(is_scored.sum()),
+        lines=len(is_scored),
+        extrapolation=percent((is_right & is_beyond).sum(), is_beyond.sum()),
+        extrapolation_scored=int(is_beyond.sum()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Scores: accuracy in distribution, at extrapolation positions, and at each position (paper, section 3.3)."""
+"""Scoring counters: accuracy in distribution, at extrapolation positions, and at each position (paper, section 3.3)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +13,18 @@ from models.counter import Counter
 from training.batches import Batch, draw_tokens
 from training.tasks import Task, check_sound
 
-ROWS_AT_ONCE = 128  # rows a forward pass; more gains nothing on a CPU
-TOKENS_AT_ONCE = 2**17  # of these rows; a data file with one very long row must not take all memory
+ROWS_AT_ONCE = 128  # rows per forward pass; more are no faster on a CPU
+TOKENS_AT_ONCE = 2**17  # tokens per forward pass; a data file with one very long row must not take all memory
 FINAL_ROWS = 1024
-FINAL_SEED = 20_250_001  # a sample that no checkpoint was chosen on
+FINAL_SEED = 20_250_001  # of rows on which no checkpoint was chosen
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Percent of scored tokens that are right, and by position for each split (None where nothing is scored).
+    """Accuracy in percent: over each split, and at each position of each split (None where nothing is scored).
 
-    `summary` has ind, ood and, where the task has auxiliary rows, aux; first-token tasks also say how they do at
-    all the other tokens (ind_other, ood_other).
+    `summary` has ind, ood and, if the task has auxiliary rows, aux. First-token tasks also have the accuracy at all
+    other tokens (ind_other, ood_other).
     """
 
     summary: dict[str, float]
@@ -46,9 +46,10 @@ def evaluate(
     rows: int = FINAL_ROWS,
     seed: int = FINAL_SEED,
 ) -> Scores:
-    """Scores on the rows of each split: all of them where they can be listed and are no more than `rows`.
+    """Scores a counter on each split of a task.
 
-    Otherwise that many are drawn; the same seed draws the same rows.
+    All rows of a split are used if they can be listed and are at most `rows`. Otherwise that many are drawn; the same
+    seed draws the same rows.
     """
     if counter.has_positions:
         check_sound(task, counter.cfg.max_position)
@@ -71,7 +72,7 @@ def evaluate(
 
 @contextmanager
 def evaluating(counter: Counter) -> Iterator[Counter]:
-    """The counter in eval mode and without gradients; afterwards in the mode it was in."""
+    """Puts the counter into eval mode, without gradients, for the block; afterwards it is in its former mode again."""
     was_training = counter.training
     counter.eval()
     try:
@@ -88,7 +89,7 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
         width = batch.token_ids.shape[1]
         rows = min(ROWS_AT_ONCE, max(1, TOKENS_AT_ONCE // width))
         for start in range(0, len(batch.token_ids), rows):
-            # Beside a very long row most of a short one is padding, of which no answer is asked.
+            # Beside a very long row most of a short one is padding, which needs no answer.
             longest = width if rows == ROWS_AT_ONCE else int(batch.attention_mask[start : start + rows].sum(1).max())
             part = slice(start, start + rows), slice(longest)
             mask = None if counter.cfg.causal else batch.attention_mask[part]
@@ -98,5 +99,5 @@ def predict(counter: Counter, batch: Batch) -> Int[Tensor, "batch pos"]:
 
 
 def percent(right: Tensor | float, scored: Tensor | float) -> float | None:
-    """Of the scored ones, how many are right; None where none is."""
+    """The share of scored tokens that are right, in percent; None if no token is scored."""
     return None if scored == 0 else round(100 * float(right) / float(scored), 4)

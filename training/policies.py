@@ -1,4 +1,4 @@
-"""Which position ids a row gets (paper, section 2.2): the one registry of position policies."""
+"""The one registry of position policies, which give each row its position ids (paper, section 2.2)."""
 
 from collections.abc import Callable
 
@@ -14,25 +14,25 @@ Policy = Callable[[Lengths, int, int, torch.Generator], PositionIds]
 
 
 def contiguous(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
-    """0, 1, 2, ... in every row."""
+    """Position ids 0, 1, 2, ... in every row."""
     return torch.arange(n_pos, device=lengths.device).expand(len(lengths), -1)
 
 
 def shifted(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
-    """One uniform offset per row. As in the paper, the last id is used only by rows that leave no choice."""
+    """Consecutive ids from a random offset per row. As in the paper, only rows that must use the last id do."""
     room = count_offsets(lengths, max_position)
     offsets = (torch.rand(lengths.shape, generator=generator, device=generator.device) * room).long()
     ids = offsets[:, None] + torch.arange(n_pos, device=lengths.device)
-    return ids.clamp(max=max_position - 1)  # reached by padding only
+    return ids.clamp(max=max_position - 1)  # only padding goes beyond
 
 
 def count_offsets(lengths: Lengths, max_position: int) -> Lengths:
-    """How many offsets a shifted row of each length may have: 0 to max_position - 1 - length."""
+    """How many different offsets a shifted row of each length can have: those from 0 to max_position - 1 - length."""
     return (max_position - lengths).clamp(min=1)
 
 
 def randomised(lengths: Lengths, n_pos: int, max_position: int, generator: torch.Generator) -> PositionIds:
-    """A sorted random choice of different ids, every such choice being equally likely."""
+    """A random set of different position ids per row, in ascending order; all sets are equally likely."""
     order = torch.rand(len(lengths), max_position, generator=generator, device=generator.device).argsort(1)
     unused = torch.arange(max_position, device=lengths.device) >= lengths[:, None]
     ids = order.masked_fill(unused, max_position - 1).sort(1).values

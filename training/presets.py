@@ -1,8 +1,8 @@
 """The one registry of presets: sizes and recipes for every task and architecture.
 
-`small` is narrow where that suffices and wide where width buys generalisation; its values were found by
-trying (README, "Results"). `paper` is the paper's own (section 3.2 and its code); precision is a choice of hardware,
-so that `checkpoints/paper.toml` has it.
+`small` is narrow where that suffices and wide where width improves generalisation; its values were found by trial
+(`checkpoints/tuning`). `paper` has the paper's own values (section 3.2 and its code). Precision depends on the
+hardware, so it is in `checkpoints/paper.toml` and not here.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class Recipe:
     d_model: int
     n_heads: int
     init_std: float
-    embed_std: float | None  # None: of a transformer, as init_std
+    embed_std: float | None  # None: init_std, for a transformer
     dropout: float
     steps: int
     batch_size: int
@@ -183,7 +183,7 @@ PAPER_TASKS: dict[str, dict[str, Any]] = {
 
 
 def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
-    """CPU minutes."""
+    """The recipe of the preset `small`, which trains in CPU minutes."""
     kind, _ = split_base(task)
     kinds = (kind, f"{kind}+bos") if bos else (kind,)
     changes = [
@@ -195,7 +195,7 @@ def small_recipe(task: str, architecture: str, bos: bool) -> Recipe:
 
 
 def paper_recipe(task: str, architecture: str, bos: bool) -> Recipe:
-    """The paper's sizes, for a GPU."""
+    """The recipe of the preset `paper`: the paper's sizes, for a GPU."""
     return replace(PAPER, **PAPER_ARCHITECTURES.get(architecture, {}) | PAPER_TASKS.get(split_base(task)[0], {}))
 
 
@@ -203,7 +203,7 @@ PRESETS: dict[str, Callable[[str, str, bool], Recipe]] = {"small": small_recipe,
 
 
 def preset_recipe(config: TrainConfig) -> Recipe:
-    """What the preset says for this task and architecture."""
+    """The preset's recipe for the task and architecture of a config."""
     if config.preset not in PRESETS:
         raise unknown("preset", config.preset, PRESETS)
     if config.model.family not in FAMILIES:
@@ -212,7 +212,7 @@ def preset_recipe(config: TrainConfig) -> Recipe:
 
 
 def resolve(config: TrainConfig) -> RunConfig:
-    """The config with everything filled in that it leaves open, checked as a whole: it can be trained."""
+    """The config with every open setting filled in from its preset. Refuses a config that cannot be trained."""
     check_fields(config)
     recipe = preset_recipe(config)
     task = task_of(config)
@@ -237,7 +237,7 @@ def resolve(config: TrainConfig) -> RunConfig:
 
 
 def _fill(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as a dict, with these values in place of None."""
+    """The options as a dict, in which `values` replace those that are None."""
     return {name: values.get(name) if value is None else value for name, value in vars(options).items()}
 
 
@@ -246,27 +246,28 @@ def task_of(config: TrainConfig) -> Task:
     return _task(config.data)
 
 
-@lru_cache(maxsize=1024)  # a large grid asks for each many times
+@lru_cache(maxsize=1024)  # a large grid needs each task many times
 def _task(data: TaskOptions) -> Task:
     return make_task(data.task, bos=data.bos, train_length=data.train_length, ood_length=data.ood_length)
 
 
 def _resolve_model(options: ModelOptions, recipe: Recipe) -> ModelSettings:
-    """Model settings with every field that the family has; an option that it lacks may not be given."""
+    """The model settings, with a value for every field of the family. Refuses options that the family lacks."""
     config = FAMILIES[options.family].config
     known = {field.name for field in fields(config)} | {"family"}
-    absent = {field.name: field.default for field in fields(ModelOptions) if field.name not in known}
-    foreign = [name for name, default in absent.items() if getattr(options, name) not in (default, None)]
-    if foreign:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
-        raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
-    usual = {field.name: field.default for field in fields(config)} | config.sizes_at(options.d_model or recipe.d_model)
-    chosen = {name: value for name, value in vars(recipe).items() if value is not None}
-    return ModelSettings(**_fill(options, usual | chosen | {"position": DEFAULT_POSITION}) | absent)
+    foreign = {field.name: field.default for field in fields(ModelOptions) if field.name not in known}
+    refused = [name for name, default in foreign.items() if getattr(options, name) not in (default, None)]
+    if refused:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
+        raise CountLensError(f"{flags} is not an option of the family {options.family}: leave it out")
+    defaults = {field.name: field.default for field in fields(config)}
+    defaults |= config.sizes_at(options.d_model or recipe.d_model)
+    from_recipe = {name: value for name, value in vars(recipe).items() if value is not None}
+    return ModelSettings(**_fill(options, defaults | from_recipe | {"position": DEFAULT_POSITION}) | foreign)
 
 
 def model_config(config: RunConfig) -> CounterConfig:
-    """The counter that a run trains."""
+    """The config of the counter that a run trains."""
     options: dict[str, Any] = vars(config.model).copy()
     family = FAMILIES[options.pop("family")]
     known = {field.name for field in fields(family.config)}
@@ -278,7 +279,7 @@ def model_config(config: RunConfig) -> CounterConfig:
 
 
 def run_name(config: RunConfig) -> str:
-    """A name that says what the run is, as `mod10/ape-2L/seed0`: whatever is not the preset's own is in it."""
+    """A run's name, such as `mod10/ape-2L/seed0`. Every setting that differs from the preset is in it."""
     return f"{cell_name(config)}/seed{config.seed}"
 
 
@@ -298,7 +299,7 @@ def cell_name(config: RunConfig) -> str:
     return f"{data.task}{'-bos' * data.bos}/{'-'.join(parts)}"
 
 
-# What a name says of a recipe's value that was changed; layers, width and heads have places of their own.
+# How a run's name writes a value that differs from its recipe; layers, width and heads have places of their own.
 RECIPE_LABELS = {
     "init_std": "init{:g}",
     "embed_std": "embed{:g}",
@@ -315,7 +316,7 @@ RECIPE_LABELS = {
 
 
 def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
-    """The parts of a name for options of the recipe that were given another value."""
+    """The parts of a run's name for settings that differ from the recipe, such as `lr0.01`."""
     values = vars(config.model) | vars(config.optimiser)
     return [
         label.format(values[name])
@@ -325,7 +326,7 @@ def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
 
 
 def describe(model: ModelSettings) -> str:
-    """One line on a model: ape, 2 layers, 64 wide, 4 heads."""
+    """One line that describes a model, such as `ape, 2 layers, 64 wide, 4 heads`."""
     heads = "" if model.n_heads is None else f", {_plural(model.n_heads, 'head')}"
     return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}"
 

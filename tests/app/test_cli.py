@@ -292,7 +292,7 @@ def test_an_out_folder_that_is_refused_keeps_its_unfinished_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "chapter1.unfinished").write_text("somebody's own")
-    assert "is not empty and no run" in refused(capsys, *TINY, "--out", tmp_path)
+    assert "is neither empty nor a run" in refused(capsys, *TINY, "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["chapter1.unfinished"]
 
 

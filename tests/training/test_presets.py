@@ -97,7 +97,7 @@ def test_the_paper_preset_trains_as_long_as_the_paper(task: str, steps: int) -> 
     ],
 )
 def test_options_of_another_family_are_refused(model: dict[str, object], option: str) -> None:
-    with pytest.raises(CountLensError, match=f"{option} is no option of the family"):
+    with pytest.raises(CountLensError, match=f"{option} is not an option of the family"):
         resolve(config(**model))
 
 

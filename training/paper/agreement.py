@@ -1,4 +1,4 @@
-"""Whether our number and the paper's are on the same side of success."""
+"""Whether our accuracy and the paper's both count as success, or both as failure."""
 
 from typing import Literal, NamedTuple
 
@@ -7,19 +7,19 @@ Agreement = Literal["both succeed", "both fail", "differ"]
 
 
 class Accuracy(NamedTuple):
-    """Percent, in and out of distribution."""
+    """Accuracy in percent, in and out of distribution."""
 
     ind: float
     ood: float
 
 
 def succeeds(accuracy: float) -> bool:
-    """Whether a counter of this accuracy can be said to count."""
+    """Whether this accuracy, in percent, counts as success."""
     return round(accuracy, 1) >= SUCCESS
 
 
 def agreement(ours: float, paper: float) -> Agreement:
-    """How two accuracies compare.
+    """Whether two accuracies both count as success, both as failure, or differ.
 
     >>> agreement(98.6, 100.0), agreement(10.0, 11.8), agreement(77.9, 100.0)
     ('both succeed', 'both fail', 'differ')

@@ -1,4 +1,4 @@
-"""The card of a zoo: what its counters are, how well they count, and how they came about. Made from the zoo alone."""
+"""The card (README) of a zoo: its counters, their scores and their recipes, all read from the zoo's files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class _Entry:
-    """A counter of the zoo."""
+    """One counter of the zoo."""
 
     name: str
     info: CheckpointInfo
@@ -82,14 +82,14 @@ class _Entry:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Tasks and architectures as their registries have them."""
+        """A sort key: the order of tasks and architectures in their registries."""
         tasks, names = list(TASKS), list(architectures())
         task = self.task.removesuffix(" + bos")
         return (tasks.index(task) if task in tasks else len(tasks), self.task, names.index(self.info.architecture))
 
 
 def card(out: Path, rows: Sequence[ScoreRow]) -> str:
-    """The text of the card of a zoo with at least one counter, in Markdown."""
+    """The card's text in Markdown, for a zoo in the folder `out` that has at least one counter."""
     entries = [
         _Entry(name, read_info(path), path.stat().st_size, tuple(row for row in rows if row.cell == cell_of(name)))
         for name, path in named_counters((out,))
@@ -136,7 +136,7 @@ def _size(model: dict[str, Any]) -> str:
 
 
 def _parameters(info: CheckpointInfo) -> int:
-    """Those that are learnt; the file also holds tables that are not."""
+    """The number of learnt parameters; fixed tables, which the file also holds, are not counted."""
     with torch.device("meta"):  # shapes are enough
         counter = build_counter(config_from_dict(info.family, info.model))
     return sum(parameter.numel() for parameter in counter.parameters() if parameter.requires_grad)

@@ -1,7 +1,7 @@
-"""The paper's tables with ours beside them, cell by cell.
+"""The paper's tables compared with our runs, cell by cell.
 
-A cell has an IND side and an OOD side. On each, the paper and we either both succeed, both fail, or differ; a whole
-cell agrees if both of its sides do. A table of best seeds is compared with our best, one of medians with our median.
+A cell has an IND side and an OOD side. On each side the paper and we both succeed, both fail, or differ; a cell agrees
+if both of its sides do. A table of best seeds is compared with our best seed, a table of medians with our median.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ from training.paper.differences import Difference, reason_for
 from training.paper.score_table import ScoreRow
 from training.paper.tables import PAPER_POLICY, PAPER_TABLES, PaperCell, Statistic, paper_cells
 
-Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; no choice was made of the last
+Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; the last is free of that choice
 
 
 @dataclass(frozen=True)
 class Ours:
-    """Our runs of a cell. Of several sizes or presets that answer it, the one with the best seed."""
+    """Our runs for a cell. If several sizes or presets fit the cell, those of the one with the best seed."""
 
     name: str  # of the best seed
     preset: str
@@ -35,7 +35,7 @@ class Ours:
         return len(self.scores["best"])
 
     def of(self, statistic: Statistic, checkpoint: Checkpoint = "best") -> Accuracy:
-        """The numbers to set beside the paper's: of the seed with the best mean, or medians of each side."""
+        """The accuracy to compare with the paper's: of the seed with the best mean, or the median of each side."""
         scores = self.scores[checkpoint]
         if statistic == "best":
             return max(scores, key=sum)
@@ -44,19 +44,19 @@ class Ours:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """A cell of the paper and what we have for it."""
+    """A cell of the paper's tables and our runs for it."""
 
     paper: PaperCell
-    ours: Ours | None  # None where we trained nothing
-    reason: str | None = None  # why it differs, where that is known
+    ours: Ours | None  # None if we trained nothing for it
+    reason: str | None = None  # why it differs, if that is known
 
     @property
     def numbers(self) -> Accuracy | None:
-        """Ours, by the table's statistic."""
+        """Our accuracy at the best checkpoints, by the table's statistic; None if we trained nothing."""
         return self.numbers_of("best")
 
     def numbers_of(self, checkpoint: Checkpoint) -> Accuracy | None:
-        """Ours at the best or the last checkpoints, by the table's statistic."""
+        """Our accuracy at the best or the last checkpoints, by the table's statistic; None if we trained nothing."""
         return None if self.ours is None else self.ours.of(self.paper.statistic, checkpoint)
 
     @property
@@ -73,7 +73,7 @@ class ComparedCell:
 
 
 class Share(NamedTuple):
-    """How many agree, of how many that we trained."""
+    """How many cells agree with the paper, and how many we trained."""
 
     agree: int
     trained: int
@@ -81,7 +81,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """Agreement over many cells: on each side, and on both at once."""
+    """Agreement over many cells: on the IND side, on the OOD side, and on both at once."""
 
     ind: Share
     ood: Share
@@ -90,7 +90,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """A table of the paper with ours beside it."""
+    """A table of the paper compared with our runs."""
 
     name: str  # key of PAPER_TABLES
     cells: tuple[ComparedCell, ...]
@@ -102,21 +102,21 @@ class ComparedTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Tables of the paper with ours beside them."""
+    """Several tables of the paper compared with our runs."""
 
     tables: tuple[ComparedTable, ...]
 
     @property
     def cells(self) -> tuple[ComparedCell, ...]:
-        """Every cell once: of those that several tables repeat, the first."""
-        once: dict[Any, ComparedCell] = {}
+        """Every cell once; of a cell that several tables repeat, the first."""
+        by_key: dict[Any, ComparedCell] = {}
         for cell in (cell for table in self.tables for cell in table.cells):
             paper = cell.paper
-            once.setdefault((paper.experiment, paper.width, paper.heads, paper.statistic), cell)
-        return tuple(once.values())
+            by_key.setdefault((paper.experiment, paper.width, paper.heads, paper.statistic), cell)
+        return tuple(by_key.values())
 
     def shares(self, statistic: Statistic | None = None) -> Shares:
-        """Agreement over all tables, or those of one statistic, with every cell counted once."""
+        """Agreement over all tables, or over those of one statistic; every cell is counted once."""
         return _shares([cell for cell in self.cells if statistic in (None, cell.paper.statistic)])
 
     @property
@@ -124,7 +124,7 @@ class Comparison:
         return tuple(cell for cell in self.cells if cell.differs)
 
     def to_frame(self) -> pd.DataFrame:
-        """A line for each side of each cell of each table; `ours` is empty where nothing was trained."""
+        """One line per table, cell and side; `ours` is empty where nothing was trained."""
         lines = [line for table in self.tables for cell in table.cells for line in _lines(cell)]
         frame = pd.DataFrame(lines, columns=FRAME_COLUMNS)
         return frame.astype({"width": "Int64", "heads": "Int64"})  # whole numbers, though some are missing
@@ -133,7 +133,7 @@ class Comparison:
 def compare(
     rows: Iterable[ScoreRow], differences: Sequence[Difference] = (), tables: Iterable[str] = PAPER_TABLES
 ) -> Comparison:
-    """The paper's tables beside the runs of a score table. Runs under another position policy answer no cell."""
+    """Compares the paper's tables with the runs of a score table. Runs with another position policy are left out."""
     runs = [row for row in rows if row.policy == PAPER_POLICY]
     return Comparison(
         tuple(
@@ -149,7 +149,10 @@ def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Seque
 
 
 def _ours(rows: list[ScoreRow]) -> Ours | None:
-    """Mixing seeds of different sizes would make a median of nothing: one size speaks for the cell."""
+    """Our runs for a cell, from all that fit it; None if none does.
+
+    A median over different sizes would mean nothing, so the runs of one size are chosen: those with the best seed.
+    """
     by_cell = groupby(sorted(rows, key=lambda row: row.cell), key=lambda row: row.cell)
     variants = [list(seeds) for _, seeds in by_cell]
     if not variants:
@@ -193,10 +196,10 @@ def _lines(cell: ComparedCell) -> list[dict[str, Any]]:
         "run": ours.name if ours else None,
     }
     lines = []
-    for side, found in (("ind", cell.ind), ("ood", cell.ood)):
+    for side, outcome in (("ind", cell.ind), ("ood", cell.ood)):
         lines.append(
             shared
-            | {"side": side, "paper": getattr(paper, side), "ours": getattr(numbers, side, None), "agreement": found}
-            | {"reason": cell.reason if found == "differ" else None}
+            | {"side": side, "paper": getattr(paper, side), "ours": getattr(numbers, side, None), "agreement": outcome}
+            | {"reason": cell.reason if outcome == "differ" else None}
         )
     return lines

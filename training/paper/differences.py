@@ -1,4 +1,4 @@
-"""Why we differ from the paper, where that is known: a file beside a score table, `differences.toml`.
+"""Known reasons why we differ from the paper, from a file beside a score table, `differences.toml`.
 
     [[difference]]
     task = "mod10"
@@ -6,8 +6,8 @@
     layers = 1
     reason = "one layer was trained too briefly to find a period of ten"
 
-A difference speaks for the cells that have all of the values it gives; what it leaves out may be anything. Of
-several that speak for a cell the first is taken.
+A difference applies to the cells that have all of the values it gives; a key that it leaves out may have any value. If
+several apply to a cell, the first is taken.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A reason, and the cells that it is for."""
+    """A reason, and the cells that it applies to."""
 
     reason: str
-    values: dict[str, tuple[Any, ...]]  # by field of PaperCell: what the cell's may be
+    values: dict[str, tuple[Any, ...]]  # by field of PaperCell: its allowed values
 
     def is_for(self, cell: PaperCell) -> bool:
-        """Whether the reason speaks for a cell."""
+        """Whether the reason applies to a cell."""
         return all(getattr(cell, key) in allowed for key, allowed in self.values.items())
 
 
 def read_differences(path: Path) -> list[Difference]:
-    """The reasons in a file; none where there is no file."""
+    """The reasons in a file; an empty list if there is no such file."""
     if not path.is_file():
         return []
     content = read_toml(path)
@@ -50,7 +50,7 @@ def read_differences(path: Path) -> list[Difference]:
 
 
 def reason_for(cell: PaperCell, differences: Sequence[Difference]) -> str | None:
-    """The first reason that speaks for a cell; None where none does."""
+    """The first reason that applies to a cell; None if none does."""
     return next((difference.reason for difference in differences if difference.is_for(cell)), None)
 
 

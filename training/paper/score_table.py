@@ -1,4 +1,4 @@
-"""The scores of many runs as one CSV file, a line a run: what the zoo ships and the paper's tables are set beside."""
+"""The scores of many runs as one CSV file, one line per run. They are compared with the paper's tables."""
 
 import csv
 import re
@@ -18,15 +18,15 @@ from training.paper.tables import Experiment
 if TYPE_CHECKING:
     from training.run.folder import RunFolder
 
-SCORES = "scores.csv"  # its name beside the counters that it is about
-MAX_BYTES = 64 * 2**20  # of a score table
+SCORES = "scores.csv"  # its name in the folder of its counters
+MAX_BYTES = 64 * 2**20  # size of a score table
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One finished run: what it was, and how well it counts."""
+    """One finished run: its settings and its scores."""
 
-    name: str  # as mod10/ape-2L/seed0
+    name: str  # such as mod10/ape-2L/seed0
     task: str
     bos: bool
     architecture: str  # positional scheme of a transformer, family of a recurrent counter
@@ -41,9 +41,9 @@ class ScoreRow:
     seed: int
     ind: float  # percent
     ood: float  # percent
-    last_ind: float  # percent, of the last checkpoint: no choice was made on the rows that it is scored on
+    last_ind: float  # percent, of the last checkpoint, which was not chosen by its scores
     last_ood: float
-    best_step: int  # of the checkpoint that `ind` and `ood` are of
+    best_step: int  # step of the checkpoint that `ind` and `ood` belong to
     steps: int
     seconds: float  # spent on training
 
@@ -59,7 +59,7 @@ class ScoreRow:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Larger is better: by the mean of IND and OOD, and of equal ones the lower seed."""
+        """A sort key, larger is better: by the mean of IND and OOD; among equals the lower seed wins."""
         return self.ind + self.ood, -self.seed
 
 
@@ -67,7 +67,7 @@ COLUMNS = [field.name for field in fields(ScoreRow)]
 
 
 def cell_of(name: str) -> str:
-    """A run's name without its seed: runs that differ in nothing else share it.
+    """A run's name without its seed: runs that differ only in their seed share it.
 
     >>> cell_of("mod10/ape-2L/seed0"), cell_of("demo")
     ('mod10/ape-2L', 'demo')
@@ -76,13 +76,13 @@ def cell_of(name: str) -> str:
 
 
 def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
-    """The line of a finished run."""
+    """The score row of a finished run. Refuses a run that is not finished or has no scores."""
     if not run.finished:
         raise CountLensError(f"{run.path} is not finished: go on with `countlens train --resume {run.path}`")
     config, info, metrics = run.config(), read_info(run.best), run.metrics()
     data, model = config.data, config.model
-    scored = all({"ind", "ood"} <= scores.keys() for scores in (info.scores, info.last_scores))
-    if not metrics or not scored or info.step is None:
+    has_scores = all({"ind", "ood"} <= scores.keys() for scores in (info.scores, info.last_scores))
+    if not metrics or not has_scores or info.step is None:
         raise CountLensError(f"{run.path} has no scores: train it again")
     return ScoreRow(
         name=name,
@@ -109,23 +109,23 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
 
 
 def merge_scores(*tables: Iterable[ScoreRow]) -> list[ScoreRow]:
-    """All runs, in one order; of two with one name the later is taken."""
+    """The rows of all tables, sorted. If two rows have the same name, the later one is kept."""
     by_name = {row.name: row for table in tables for row in table}
     return sorted(by_name.values(), key=_order)
 
 
 def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
-    """Writes the whole table or nothing."""
+    """Writes the table, whole or not at all."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_written(value) for value in astuple(row)] for row in merge_scores(rows))
+    writer.writerows([_format(value) for value in astuple(row)] for row in merge_scores(rows))
     write_text(path, text.getvalue())
 
 
 def read_scores(path: Path) -> list[ScoreRow]:
-    """The runs of a table that `write_scores` wrote; further columns are left aside."""
-    # Not by pandas, which guesses types: here every value is checked, and a wrong one is named with its line.
+    """The rows of a table that `write_scores` wrote; additional columns are ignored."""
+    # Not with pandas, which guesses types: here every value is checked, and an error names the line.
     try:
         reader = csv.DictReader(StringIO(read_text(path, MAX_BYTES), newline=""))
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -149,13 +149,14 @@ def _parse(line: Mapping[str, str | None], where: str) -> ScoreRow:
         raise CountLensError(f"{where}: {error}") from error
 
 
-def _written(value: Any) -> Any:
+def _format(value: Any) -> Any:
+    """A value as the file has it: truth values as 0 or 1, numbers with at most four digits after the point."""
     if isinstance(value, bool):
         return int(value)
     return round(value, 4) if isinstance(value, float) else value
 
 
 def _order(row: ScoreRow) -> tuple[Any, ...]:
-    """By what the run was, with seed 10 after seed 9."""
+    """A sort key: by the run's settings, then by its seed as a number."""
     size = (row.layers, row.width, row.heads or 0, not row.causal, row.train_length, row.ood_length)
     return (row.task, row.bos, row.architecture, *size, row.policy, row.preset, row.seed, row.name)

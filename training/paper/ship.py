@@ -1,8 +1,8 @@
-"""From a sweep to a zoo: the best seed of each cell as a folder, all seeds as scores, and a card.
+"""From a sweep to a zoo: a folder for the best seed of each cell, a table with the scores of all seeds, and a card.
 
-A manifest is a JSONL file with a line a run, `{"index": 0, "name": "mod10/ape-2L/seed0", "config": {...}}`; the run's
-folder is its name beside the manifest. A kill leaves a zoo that works: a counter is copied whole before the one that it
-replaces goes, and the scores and the card are written last.
+A manifest is a JSONL file with one line per run, `{"index": 0, "name": "mod10/ape-2L/seed0", "config": {...}}`; the
+run's folder has that name and lies beside the manifest. A zoo works even after a kill: a counter is copied whole before
+the one that it replaces is removed, and the scores and the card are written last.
 """
 
 import shutil
@@ -26,22 +26,22 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Shipment:
-    """What a manifest gives: which runs to ship, and which there are not."""
+    """A plan: which runs of a manifest to ship, and which are left out."""
 
     manifest: Path
     out: Path
     rows: tuple[ScoreRow, ...]  # of every finished run
     best: tuple[ScoreRow, ...]  # of each cell
-    left_out: dict[str, str]  # run by name: why it is not there
+    left_out: dict[str, str]  # why, by the run's name
     size: int  # bytes of the zoo, once shipped
 
     def folder(self, name: str) -> Path:
-        """Where a run is."""
+        """The folder of a run."""
         return self.manifest.parent / name
 
 
 def plan_shipment(manifest: Path, out: Path) -> Shipment:
-    """What shipping would do; nothing is written yet."""
+    """Plans what `ship` will do; nothing is written."""
     if out.resolve() == manifest.parent.resolve():
         raise CountLensError(
             f"{out} holds the sweep's own runs, and shipping keeps one seed of each: name another --out"
@@ -65,7 +65,7 @@ def plan_shipment(manifest: Path, out: Path) -> Shipment:
 
 
 def ship(shipment: Shipment, max_mb: float) -> None:
-    """Copies the best seeds, removes those that they replace, and writes scores and card for all that is in the zoo."""
+    """Copies the best seeds, removes those that they replace, and writes the scores and the card of the whole zoo."""
     if not shipment.best:
         raise CountLensError(f"no run of {shipment.manifest} is finished: go on with the sweep, then ship")
     if shipment.size > max_mb * MB:
@@ -88,7 +88,7 @@ def ship(shipment: Shipment, max_mb: float) -> None:
 
 
 def _score(planned: SweepRun, folder: Path) -> ScoreRow:
-    """The scores of a planned run, if it is finished and is what was planned."""
+    """The scores of a planned run. Refuses a run that is not finished or was trained with another recipe."""
     if not (folder / "config.json").is_file():
         raise CountLensError("not begun")
     run = RunFolder.open(folder)
@@ -100,12 +100,12 @@ def _score(planned: SweepRun, folder: Path) -> ScoreRow:
 
 
 def _recipe(config: RunConfig) -> tuple[object, ...]:
-    """What decides the weights; where a run was trained and what it wrote down does not."""
+    """The settings that determine the weights; hardware and recording are not among them."""
     return config.preset, config.seed, config.data, config.model, config.optimiser
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is shipped of a run: its snapshots first, its checkpoint last. Links that lead out of it stay behind."""
+    """The files of a run that are shipped: snapshots first, the checkpoint last. Links out of it are skipped."""
     snapshots = find_snapshots(folder, follow_links=False).by_step.values()
     return [*snapshots, *(folder / name for name in FILES if (folder / name).is_file())]
 
@@ -116,7 +116,7 @@ def _copy(run: Path, target: Path) -> None:
         with atomic_path(target / file) as unfinished:
             shutil.copyfile(run / file, unfinished)
     for file in _files(target):
-        if file.relative_to(target) not in files:  # of what was shipped here before
+        if file.relative_to(target) not in files:  # left from what was shipped here before
             file.unlink()
 
 
@@ -124,5 +124,5 @@ def _remove_other_seeds(out: Path, row: ScoreRow) -> None:
     for folder in sorted((out / row.cell).glob("seed*")):
         name = folder.relative_to(out).as_posix()
         if folder.is_dir() and cell_of(name) == row.cell != row.name != name:
-            (folder / CHECKPOINT).unlink(missing_ok=True)  # first: what is left of the folder is no counter
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # first, so that a half-removed folder is not a counter
             shutil.rmtree(folder)

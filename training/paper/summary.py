@@ -1,4 +1,4 @@
-"""How near we are to the paper, table by table and over all of them: what `countlens tables` and the Zoo show."""
+"""How close we are to the paper, per table and over all tables, as `countlens tables` and the Zoo page show it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN: tuple[tuple[Side, Checkpoint], ...] = (("ood", "best"), ("ood", "last"), 
 
 @dataclass(frozen=True)
 class SummaryLine:
-    """One side of one table, or of all of them together."""
+    """How close we are on one side of one table, or of all tables together."""
 
     table: str  # key of PAPER_TABLES, or `all, best seed` and `all, median`
     side: Side
@@ -23,7 +23,7 @@ class SummaryLine:
 
 
 def summarise(comparison: Comparison) -> Iterator[SummaryLine]:
-    """The lines of every table of which we trained something, then those of all cells, each counted once."""
+    """Yields the lines of every table for which we trained something, then those of all cells, each counted once."""
     groups: dict[str, Sequence[ComparedCell]] = {table.name: table.cells for table in comparison.tables}
     for statistic in STATISTICS:
         name = "all, best seed" if statistic == "best" else "all, median"
@@ -35,7 +35,7 @@ def summarise(comparison: Comparison) -> Iterator[SummaryLine]:
 
 
 def summary_frame(comparison: Comparison) -> pd.DataFrame:
-    """One line a side of a table."""
+    """The summary as a frame, with one line per table and side."""
     return pd.DataFrame(
         [
             {"table": line.table, "side": line.side, "checkpoint": line.checkpoint, **vars(line.closeness)}

@@ -1,4 +1,4 @@
-"""The paper's tables as data (Chang & Bisk, ICLR 2025): what a counter of ours is set beside. No torch here.
+"""The paper's tables as data (Chang & Bisk, ICLR 2025), with which our counters are compared. No torch here.
 
 Glossary: an *experiment* is what was trained and scored; a *cell* is an experiment in one of the tables, with the best
 or the median of five seeds. One experiment can be in several tables: `mod10` without bos is in the main one and in
@@ -23,7 +23,7 @@ _DATA = Path(__file__).with_name("tables.csv")
 
 
 class Experiment(NamedTuple):
-    """What was trained and scored, size aside."""
+    """What was trained and scored, except for the model's size."""
 
     task: str
     bos: bool
@@ -46,7 +46,7 @@ class PaperCell:
     statistic: Statistic  # over five seeds
     ind: float
     ood: float
-    width: int | None  # given only where the paper's point is the size: any width of ours answers the others
+    width: int | None  # given only in tables about size; None fits any width of ours
     heads: int | None  # likewise
     causal: bool
     train_length: int
@@ -59,19 +59,19 @@ class PaperCell:
         )
 
     def is_about(self, experiment: Experiment, width: int | None, heads: int | None) -> bool:
-        """Whether a counter of this experiment and size answers the cell. A size that is None is not asked for."""
+        """Whether a counter of this experiment and size fits the cell. A size that is None, here or there, fits any."""
         sizes = ((self.width, width), (self.heads, heads))
         return self.experiment == experiment and all(None in pair or pair[0] == pair[1] for pair in sizes)
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper."""
+    """What a table of the paper contains and shows."""
 
     section: str
     statistic: Statistic
-    title: str  # what is in it
-    shows: str  # what is to be seen there
+    title: str  # what it contains
+    shows: str  # what a reader can see in it
 
 
 PAPER_TABLES: dict[str, PaperTable] = {
@@ -137,7 +137,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
 def paper_cells(table: str | None = None) -> tuple[PaperCell, ...]:
     """The cells of a table, or of all of them, in the paper's order."""
     if table is None:
-        with _DATA.open(newline="") as file:  # not by pandas, for which the Zoo would wait before its first paint
+        with _DATA.open(newline="") as file:  # not with pandas, whose import would delay the Zoo page
             lines = [{name: text or None for name, text in line.items()} for line in csv.DictReader(file)]
         return msgspec.convert(lines, tuple[PaperCell, ...], strict=False)
     if table not in PAPER_TABLES:
@@ -147,7 +147,7 @@ def paper_cells(table: str | None = None) -> tuple[PaperCell, ...]:
 
 @dataclass(frozen=True)
 class PaperNumbers:
-    """What the paper has for one experiment."""
+    """The paper's numbers for one experiment; None where it has none."""
 
     best: PaperCell | None
     median: PaperCell | None
@@ -165,7 +165,7 @@ def paper_numbers(
     train_length: int | None = None,
     ood_length: int | None = None,
 ) -> PaperNumbers | None:
-    """The paper's best and median IND and OOD for a counter; None where it has neither. Lengths default to its usual.
+    """The paper's best and median IND and OOD for a counter; None if it has neither. Lengths default to the paper's.
 
     >>> paper_numbers("mod10", False, "ape", 2).best.ood
     100.0
@@ -178,14 +178,14 @@ def paper_numbers(
     lengths = train_length or usual.train_length, ood_length or usual.ood_length
     experiment = Experiment(task, bos, architecture, layers, causal, *lengths)
     cells = [cell for cell in paper_cells() if cell.is_about(experiment, width, heads)]
-    # Of several tables the first is taken: a later one repeats its numbers, sometimes rounded.
+    # If several tables have the experiment, the first is taken: later ones repeat its numbers, sometimes rounded.
     best = next((cell for cell in cells if cell.statistic == "best"), None)
     median = next((cell for cell in cells if cell.statistic == "median"), None)
     return PaperNumbers(best, median) if cells else None
 
 
 def paper_numbers_of(info: CheckpointInfo) -> PaperNumbers | None:
-    """The paper's numbers for the counter that a checkpoint file describes; None where it has none."""
+    """The paper's numbers for the counter of a checkpoint; None if it has none."""
     if info.task is None or info.policy != PAPER_POLICY or "n_layers" not in info.model:
         return None
     task, model = info.task, info.model
@@ -203,7 +203,7 @@ def paper_numbers_of(info: CheckpointInfo) -> PaperNumbers | None:
 
 
 def printed(accuracy: float) -> str:
-    """Percent in at most four characters, as the tables print it.
+    """An accuracy in percent as the paper's tables print it, in at most four characters.
 
     >>> printed(100.0), printed(8.2357), printed(99.97)
     ('100', '8.2', '100')

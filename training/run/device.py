@@ -1,4 +1,4 @@
-"""Which device a run is on; nothing else in the project asks for one by name."""
+"""The device of a run, its random stream and its loss scaler. Only this module chooses devices by name."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +14,19 @@ AUTOCAST_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of this name; `auto` is the machine's accelerator (CUDA, Apple's or another), else the CPU."""
+    """The device of this name; `auto` is the machine's accelerator (CUDA, MPS or another) or, without one, the CPU."""
     best = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     if name == "auto":
         return best
     if name not in ("cpu", best.type):
         available = "cpu" if best.type == "cpu" else f"cpu, {best.type}"
-        raise CountLensError(f"device {name!r} is not there: this machine has {available}")
+        raise CountLensError(f"device {name!r} does not exist: this machine has {available}")
     return torch.device(name)
 
 
 @contextmanager
 def dropout_stream(device: torch.device, state: Tensor) -> Iterator[None]:
-    """Torch's own random stream, which dropout draws from, set for a while and then as it was before."""
+    """Sets torch's own random stream, from which dropout draws, for the block; afterwards it is as it was before."""
     before = dropout_state(device)
     _random_module(device).set_rng_state(state)
     try:
@@ -36,29 +36,29 @@ def dropout_stream(device: torch.device, state: Tensor) -> Iterator[None]:
 
 
 def dropout_state(device: torch.device) -> Tensor:
-    """Where torch's own random stream on a device is now."""
+    """The current state of torch's own random stream on a device."""
     return _random_module(device).get_rng_state()
 
 
 def _random_module(device: torch.device) -> ModuleType:
-    """The module that keeps the random stream of a device: `torch`, `torch.cuda`, `torch.mps`, ..."""
+    """The module that holds a device's random stream: `torch`, `torch.cuda`, `torch.mps`, ..."""
     return torch if device.type == "cpu" else torch.get_device_module(device)
 
 
 def scaler_state(scaler: torch.amp.GradScaler) -> Tensor:
-    """The loss scale, and for how many steps it has not overflowed."""
+    """The scaler's state as a tensor: the loss scale, and the number of steps since it last overflowed."""
     state = scaler.state_dict()
     return torch.tensor([state["scale"], state["_growth_tracker"]], dtype=torch.float64)
 
 
 def restore_scaler(scaler: torch.amp.GradScaler, state: Tensor) -> None:
-    """The inverse of `scaler_state`."""
+    """Sets a scaler to a state from `scaler_state`."""
     scale, tracker = state.tolist()
     scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": int(tracker)})
 
 
 def prepare(options: DeviceOptions) -> torch.device:
-    """Sets the number of threads and returns the device; refuses options that it does not support."""
+    """Sets the number of CPU threads and returns the device. Refuses options that the device does not support."""
     device = choose_device(options.device)
     if options.bf16 and options.precision == "fp16":
         raise CountLensError("--bf16 and --precision fp16 exclude each other: give one")

@@ -1,13 +1,13 @@
-"""A run on disk: a folder that a kill at any moment leaves whole, and from which training goes on.
+"""A run on disk: a folder from which training can go on after a kill at any moment.
 
-config.json                  everything the run was told
+config.json                  all settings of the run
 metrics.jsonl                one line per evaluation
 model.safetensors            the best checkpoint so far
-last.safetensors             the last checkpoint; it is written when everything else is
+last.safetensors             the last checkpoint; it is written after everything else
 state.safetensors            weights, optimiser and random state for --resume, until the run is finished
 state.previous.safetensors   the state before that, in case the newest is damaged
 snapshots/step-*.safetensors
-error.txt                    why the run failed, if it did when it was last tried
+error.txt                    why the last attempt failed, if it did
 """
 
 import hashlib
@@ -36,7 +36,7 @@ MAX_CONFIG = 2**20  # bytes of config.json
 
 
 class BusyError(CountLensError):
-    """Another process holds the run."""
+    """Another process is training the run."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class RunFolder:
         return self.path / "error.txt"
 
     def snapshot(self, step: int) -> Path:
-        """The checkpoint kept at a step."""
+        """The file of the snapshot of a step."""
         return self.path / "snapshots" / f"step-{step:07d}.safetensors"
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """A folder for a new run; refuses one that holds anything else."""
+        """Makes a folder for a new run. Refuses a folder that holds anything else."""
         run = cls(path)
         if not run._begin(config):
             same = run.config() == config
@@ -101,7 +101,7 @@ class RunFolder:
 
     @classmethod
     def open_or_create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """The run of a sweep: the one in the folder or, if there is none, a new one. Another run is refused."""
+        """Opens the run of a sweep or, if its folder has no run, makes it. Refuses a folder with another run."""
         run = cls(path)
         run._begin(config)
         if run.config() != config:
@@ -109,21 +109,21 @@ class RunFolder:
         return run
 
     def _begin(self, config: RunConfig) -> bool:
-        """Writes config.json unless a run is there; tells whether it did. Refuses a folder with foreign files."""
+        """Writes config.json unless the folder has one; returns whether it did. Refuses a folder with foreign files."""
         if self.exists:
             return False
         self._refuse_foreign_files()
         with self._held():
-            if self.exists:  # another process was quicker
+            if self.exists:  # another process has made it in the meantime
                 return False
             with writing(self._lock):
-                os.utime(self._lock, (0, 0))  # for `held_at`: nobody has trained it yet
+                os.utime(self._lock, (0, 0))  # for `held_at`: no process has trained it yet
             remove_unfinished(self.path)
             write_text(self._config, json.dumps(config.to_dict(), indent=2) + "\n")
         return True
 
     def _refuse_foreign_files(self) -> None:
-        """Allows what a run leaves that was stopped before it had a config.json, and nothing else."""
+        """Refuses a folder with files, except those of a run that was stopped before it had a config.json."""
         own = {self._lock.name, self._failure.name, self._config.name}
         with writing(self.path):
             if not self.path.exists():
@@ -132,17 +132,17 @@ class RunFolder:
                 {path.name, unfinished_target(path.name)} & own for path in self.path.iterdir()
             ):
                 return
-        raise CountLensError(f"{self.path} is not empty and no run: choose another --out")
+        raise CountLensError(f"{self.path} is neither empty nor a run: choose another --out")
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """The run in a folder."""
+        """The run in a folder. Refuses a folder without config.json."""
         if not (path / "config.json").is_file():
             raise CountLensError(f"{path} holds no run: it has no config.json")
         return cls(path)
 
     def config(self) -> RunConfig:
-        """The config that the run was started with."""
+        """The settings with which the run was started, from config.json."""
         try:
             config = TrainConfig.from_dict(decode_json(read_text(self._config, MAX_CONFIG), "the text"))
             resolved = resolve(config)
@@ -157,17 +157,17 @@ class RunFolder:
 
     @property
     def failure(self) -> str | None:
-        """The error that ended the run when it was last tried; None when there was none."""
+        """The error that ended the last attempt; None if there was none."""
         return self._failure.read_text(errors="replace") if self._failure.is_file() else None
 
     def record_failure(self, text: str) -> None:
-        """Writes down why the run could not go on. BusyError if another process is training it: then it can."""
+        """Writes the error that ended the run. Raises BusyError if another process is training the run by now."""
         with self._held():
             if not self.finished:
                 write_text(self._failure, text)
 
     def held_at(self) -> int | None:
-        """When a process last began to train the run, in nanoseconds; None: never."""
+        """The time at which a process last began to train the run, in nanoseconds; None if none ever did."""
         try:
             return (self._lock.stat().st_mtime_ns or None) if self.exists else None
         except OSError:
@@ -175,7 +175,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the run for training: two processes never train into one folder. A killed one lets go of it."""
+        """Locks the run for training, so that two processes never train in one folder. A kill releases the lock."""
         with self._held():
             with writing(self._lock):
                 self._lock.touch()  # for `held_at`
@@ -184,7 +184,7 @@ class RunFolder:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Holds the run's lock; BusyError if another process does."""
+        """Holds the run's lock for the block; raises BusyError if another process holds it."""
         lock = FileLock(self._lock)
         with writing(self._lock):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class RunFolder:
             lock.release()
 
     def save_state(self, state: TrainState) -> None:
-        """Replaces the state to resume from; the one before it is kept."""
+        """Writes a new state to resume from; the one before it is kept."""
         with writing(self._previous):
             if self._state.is_file():
                 os.replace(self._state, self._previous)
@@ -206,10 +206,10 @@ class RunFolder:
         write_state(self._state, replace(state, digests=digests), self.config())
 
     def load_state(self, template: Mapping[str, Tensor] | None = None) -> TrainState | None:
-        """The state to resume from; None when the run was stopped before its first one.
+        """The state to resume from; None if the run was stopped before it saved one.
 
-        If the newest state is damaged, the previous one takes its place, with a notice: the run then does some steps
-        again and ends with the same files. `template` has the names, shapes and dtypes that the tensors must have.
+        If the newest state is damaged, the previous one is used, with a notice: the run then repeats some steps and
+        ends with the same files. `template` has the names, shapes and dtypes that the tensors must have.
         """
         faults: list[str] = []
         for path in (self._state, self._previous):
@@ -224,38 +224,35 @@ class RunFolder:
             if faults:
                 with writing(self._state):
                     os.replace(path, self._state)
-                print(f"{faults[0]}; going on from the state before it, of step {state.step}", file=sys.stderr)
+                print(f"{faults[0]}; going on from the previous state, of step {state.step}", file=sys.stderr)
             return state
         if faults:
-            raise CountLensError(f"{'; '.join(faults)}; no sound state is left: {self._way_out()}")
+            raise CountLensError(f"{'; '.join(faults)}; there is no other state: {self._way_out()}")
         return None
 
     def finish(self) -> None:
-        """Removes what only an unfinished run needs: what is left is the result."""
-        for path in (
-            self._failure,
-            self._previous,
-            self._state,
-        ):  # the newest state last: up to then the run can resume
+        """Removes the files that only an unfinished run needs."""
+        # The newest state is removed last: until then the run can resume.
+        for path in (self._failure, self._previous, self._state):
             with writing(path):
                 path.unlink(missing_ok=True)
 
     def check_best(self, digest: str) -> None:
-        """Refuses a best checkpoint that is not the one with this digest."""
+        """Refuses the best checkpoint if its digest is not this one."""
         if fingerprint(self.best) != digest:
-            raise CountLensError(f"{self.best} is damaged or was exchanged: {self._way_out()}")
+            raise CountLensError(f"{self.best} is damaged or was replaced: {self._way_out()}")
 
     def _check_files(self, state: TrainState) -> None:
-        """Refuses a state if a file that it relies on is not what it was when the state was saved."""
+        """Refuses a state if one of the files that it relies on has changed since it was saved."""
         for name, digest in state.digests.items():
             path = self.path / name
             if path == self._metrics:
                 same = self._metrics_digest(state.step) == digest
             else:
                 same = fingerprint(path) == digest
-            # A best checkpoint of a later step is from before a stop: the run reaches that step and writes it again.
+            # A best checkpoint of a later step was saved just before a stop: the run will write it again at that step.
             if not same and not (path == self.best and (read_info(path).step or 0) > state.step):
-                raise CountLensError(f"{path} was damaged or exchanged since the state of step {state.step} was saved")
+                raise CountLensError(f"{path} was damaged or replaced since the state of step {state.step} was saved")
 
     def _way_out(self) -> str:
         return (
@@ -268,10 +265,10 @@ class RunFolder:
         with writing(self._metrics), self._metrics.open("a") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
-            os.fsync(file)  # a state that is saved after it relies on it
+            os.fsync(file)  # the next state relies on it
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a last line that a kill cut short is left out, any other bad line is an error."""
+        """The lines of metrics.jsonl. A last line that a kill cut short is left out; any other bad line is an error."""
         if not self._metrics.is_file():
             return []
         *texts, rest = self._metrics.read_bytes().split(b"\n")
@@ -280,15 +277,15 @@ class RunFolder:
             line = _parse_metrics(text)
             if line is None:
                 raise CountLensError(
-                    f"{self._metrics}, line {number} is no evaluation but {text[:40]!r}: restore the line; "
+                    f"{self._metrics}, line {number} is not an evaluation but {text[:40]!r}: restore the line; "
                     f"or, {self._way_out()}"
                 )
             lines.append(line)
-        line = _parse_metrics(rest)  # without its end of line: cut short, unless only that is missing
+        line = _parse_metrics(rest)  # a last line without a line end: cut short, unless only the line end is missing
         return lines if line is None else [*lines, line]
 
     def forget_metrics_after(self, step: int) -> None:
-        """Drops lines of steps that a resumed run will do again."""
+        """Removes the lines of later steps, which a resumed run will do again."""
         write_text(self._metrics, self._metrics_until(step))
 
     def _metrics_until(self, step: int) -> str:
@@ -299,7 +296,7 @@ class RunFolder:
 
 
 def _parse_metrics(text: bytes) -> dict[str, Any] | None:
-    """One line of metrics.jsonl; None if it is not whole."""
+    """The values of one line of metrics.jsonl; None if the line is incomplete."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):

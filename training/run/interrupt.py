@@ -1,4 +1,4 @@
-"""Stopping between two steps, when somebody asks for it (Ctrl-C) or a scheduler does (SIGTERM)."""
+"""Stopping a run between two steps, when a user (Ctrl-C) or a scheduler (SIGTERM) asks for it."""
 
 import signal
 import threading
@@ -9,20 +9,20 @@ from types import FrameType
 
 @contextmanager
 def stop_requested() -> Iterator[Callable[[], bool]]:
-    """A function that tells whether to stop. The first signal only asks; a second one interrupts at once."""
-    asked = threading.Event()
+    """Yields a function that returns whether to stop. A first signal requests a stop; a second interrupts at once."""
+    request = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+    def handle(number: int, frame: FrameType | None) -> None:
+        if request.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        request.set()
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
-        yield asked.is_set
+        yield request.is_set
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield request.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -30,7 +30,7 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """Inside, a scheduler's SIGTERM is what Ctrl-C is: a KeyboardInterrupt."""
+    """Within the block, a SIGTERM from a scheduler raises KeyboardInterrupt, as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

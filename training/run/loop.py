@@ -1,4 +1,4 @@
-"""The training loop: one function for every family, task and device, which can be stopped at any step."""
+"""The training loop, the same for every family, task and device. It can be stopped at any step."""
 
 import math
 import time
@@ -33,12 +33,12 @@ from training.run.metrics import MetricsWriter
 from training.run.state import TrainState, fingerprint
 from training.tasks import NOT_SCORED, Split, Task, task_settings
 
-EVAL_SEED = 20_250_000  # the rows on which the best checkpoint is chosen; the same in every run
-SECONDS_BETWEEN_SAVES = 60.0  # of the state to resume from, besides every evaluation
+EVAL_SEED = 20_250_000  # of the rows on which the best checkpoint is chosen; they are the same in every run
+SECONDS_BETWEEN_SAVES = 60.0  # the state is saved this often, and after every evaluation
 
 
 def train(run: RunFolder, progress: bool = True) -> Scores:
-    """Trains a run to its end, from wherever it stopped, and returns the scores of its best checkpoint."""
+    """Trains a run to its end, from where it stopped, and returns the scores of its best checkpoint."""
     with run.locked():
         if run.finished:
             config = run.config()
@@ -49,12 +49,12 @@ def train(run: RunFolder, progress: bool = True) -> Scores:
 
 
 def final_scores(counter: Counter, config: RunConfig) -> Scores:
-    """Scores on rows on which no checkpoint was chosen."""
+    """The scores of a counter on rows on which no checkpoint was chosen."""
     return evaluate(counter, task_of(config), config.data.policy)
 
 
 def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
-    """Mean cross-entropy over the scored tokens, each with its share."""
+    """The mean cross-entropy over the scored tokens, weighted by their shares."""
     labels = tokens.batch.label_ids
     per_token = F.cross_entropy(
         logits.flatten(0, 1).float(), labels.flatten(), ignore_index=NOT_SCORED, reduction="none"
@@ -63,7 +63,7 @@ def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
 
 
 def lr_factor(step: int, options: OptimiserSettings) -> float:
-    """The learning rate at a step (0 is the first), as a part of its peak."""
+    """The learning rate at a step (the first is 0), divided by its peak."""
     warmup, steps = options.warmup_steps, options.steps
     if step < warmup:
         return (step + 1) / warmup
@@ -73,7 +73,7 @@ def lr_factor(step: int, options: OptimiserSettings) -> float:
 
 
 def snapshot_steps(steps: int, snapshots: int) -> set[int]:
-    """Log-spaced steps from the first to the last, and step 0."""
+    """The steps at which snapshots are saved: log-spaced from 1 to the last step, and step 0."""
     if snapshots < 1:
         return set()
     ratio = steps ** (1 / max(1, snapshots - 1))
@@ -82,7 +82,7 @@ def snapshot_steps(steps: int, snapshots: int) -> set[int]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the loop works on, built from a config alone."""
+    """The objects that the loop works on, all built from a config."""
 
     task: Task
     counter: Counter
@@ -167,7 +167,7 @@ class Trainer:
     def finish(self) -> Scores:
         """Scores the best and the last checkpoint, removes the state, and returns the scores of the best.
 
-        Stopped anywhere in here, a resumed run does all of it again, with the same result.
+        If it is stopped at any point, the resumed run does all of it again, with the same result.
         """
         assert self.best is not None  # the last step is always evaluated
         self.run.check_best(self.digests[self.run.best.name])
@@ -179,13 +179,13 @@ class Trainer:
         return best
 
     def _reload(self) -> Counter:
-        """The counter as a checkpoint file would give it back: sine and spe are stored in another form."""
+        """The counter as a checkpoint file would return it: some schemes' weights change a little by being stored."""
         counter = build_counter(self.parts.counter.cfg)
         counter.load_interchange_state(self.parts.counter.interchange_state())
         return counter.to(self.device).eval()
 
     def advance(self) -> Tensor:
-        """One optimiser step; advances `step`."""
+        """Does one optimiser step and returns its loss."""
         parts, options = self.parts, self.config.optimiser
         tokens = self.draw("train", options.batch_size)
         batch = tokens.batch
@@ -207,7 +207,7 @@ class Trainer:
         return loss.detach()
 
     def draw(self, split: Split, rows: int) -> WeightedTokens:
-        """Rows for one training step."""
+        """Draws the rows of one training step."""
         return draw_tokens(
             self.parts.counter,
             self.parts.task,
@@ -219,14 +219,14 @@ class Trainer:
         )
 
     def score(self) -> Scores:
-        """Scores now, on the rows on which the best checkpoint is chosen."""
+        """The counter's current scores, on the rows on which the best checkpoint is chosen."""
         rows = self.config.record.eval_rows
         return evaluate(self.parts.counter, self.parts.task, self.config.data.policy, rows, EVAL_SEED)
 
     def record(self, loss: float, scores: Scores) -> dict[str, float]:
-        """Writes scores down; keeps the checkpoint if it is the best so far, by the mean of IND and OOD.
+        """Writes the scores and, if their mean is the best so far, the best checkpoint. Returns the scores' summary.
 
-        Of equal ones the later is kept: an LSTM that has just reached 100 often forgets how beyond position 100.
+        Of equal ones the later is kept: an LSTM that has just reached 100 is often still wrong beyond position 100.
         """
         summary = scores.summary
         lr = self.parts.optimiser.param_groups[0]["lr"]
@@ -254,7 +254,7 @@ class Trainer:
         self.digests[path.relative_to(self.run.path).as_posix()] = fingerprint(path)
 
     def save_state(self) -> None:
-        """Writes down what the next step depends on."""
+        """Saves the state from which a stopped run resumes."""
         self.run.save_state(self._state())
 
     def _state(self) -> TrainState:
@@ -268,7 +268,7 @@ class Trainer:
         )
 
     def _template(self) -> dict[str, Tensor]:
-        """Tensors with the names, shapes and dtypes of a state of this run."""
+        """Tensors with the names, shapes and dtypes of this run's state, whatever their values are."""
         parameters = [parameter for group in self.parts.optimiser.param_groups for parameter in group["params"]]
         return self._state_tensors(
             {
@@ -308,6 +308,6 @@ class Trainer:
 
 
 def replace_scores(path: Path, scores: dict[str, float], last_scores: dict[str, float]) -> None:
-    """Writes other scores into a checkpoint file; its tensors stay as they are, bit for bit."""
+    """Replaces the scores in a checkpoint file; its tensors stay the same, bit for bit."""
     info = replace(read_info(path), scores=scores, last_scores=last_scores)
     save_tensors(path, load_tensors(path), info.to_metadata())

@@ -1,4 +1,4 @@
-"""Where the numbers of a run go while it trains: metrics.jsonl always, TensorBoard on request."""
+"""Writing a run's numbers while it trains: always to metrics.jsonl, on request also to TensorBoard."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from training.run.folder import RunFolder
 
 
 class MetricsWriter:
-    """Writes one line an evaluation."""
+    """Writes one line per evaluation."""
 
     def __init__(self, run: RunFolder, tensorboard: bool, purge_step: int) -> None:
         self._run = run
@@ -27,7 +27,7 @@ class MetricsWriter:
             self._events.close()
 
     def write(self, numbers: dict[str, float | int], by_position: dict[str, list[float | None]]) -> None:
-        """Adds an evaluation: its numbers, and the accuracy at each position of each split."""
+        """Writes an evaluation: its numbers, and the accuracy at each position of each split."""
         self._run.append_metrics({**numbers, "by_position": by_position})
         if self._events is not None:
             for name in numbers.keys() - {"step"}:

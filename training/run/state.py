@@ -1,4 +1,4 @@
-"""What a stopped run goes on from, in one file with a checksum: nothing is restored from a file that is not sound.
+"""The state that a stopped run resumes from, in one file with a checksum: a damaged file is never used.
 
 The state also holds digests of the other files of the run, so that a run never ends with files that were damaged
 while it was stopped.
@@ -23,7 +23,7 @@ from training.config import RunConfig
 
 @dataclass(frozen=True)
 class TrainState:
-    """What the next step depends on, the best scores so far, and what the run's files hold."""
+    """Everything that the next step depends on, the best scores so far, and digests of the run's files."""
 
     step: int
     seconds: float  # spent on training up to here
@@ -40,7 +40,7 @@ def write_state(path: Path, state: TrainState, config: RunConfig) -> None:
 
 
 def read_state(path: Path, config: RunConfig, template: Mapping[str, Tensor] | None = None) -> TrainState:
-    """The state in a file, or an error if it is damaged, or belongs to another config or to tensors of other shapes.
+    """Reads a state. Refuses a file that is damaged, or has other settings or tensors than the run.
 
     `template` has the names, shapes and dtypes that the run's tensors must have.
     """
@@ -62,7 +62,7 @@ def read_state(path: Path, config: RunConfig, template: Mapping[str, Tensor] | N
 
 
 def fingerprint(path: Path) -> str:
-    """A digest of a checkpoint file without its scores, which are replaced when the run is finished."""
+    """A digest of a checkpoint file, except for its scores, which are replaced when the run is finished."""
     info = replace(read_info(path), scores={}, last_scores={})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
@@ -74,9 +74,9 @@ def fingerprint(path: Path) -> str:
 
 
 def _check_layout(path: Path, tensors: Mapping[str, Tensor], template: Mapping[str, Tensor]) -> None:
-    """Refuses tensors that the run does not have, lacks, or has in another shape or dtype.
+    """Refuses tensors whose names, shapes or dtypes are not those of the template.
 
-    Fused AdamW does not check the shapes of its moments: it would write beyond their ends.
+    Fused AdamW does not check the shapes of its moments: it would write beyond their end.
     """
     layout, needed = _layout(tensors), _layout(template)
     for name in sorted(layout.keys() | needed.keys()):

@@ -1,6 +1,6 @@
-"""Many runs: whatever kills a sweep, starting it again does what is left and nothing twice.
+"""Sweeps: many runs. After any kill, starting the sweep again does what is left and nothing twice.
 
-An engine trains runs somewhere and tells what happens; everything that lasts is in the run folders.
+An engine trains runs somewhere and yields events; all results are in the run folders.
 """
 
 import traceback
@@ -23,27 +23,25 @@ class Outcome:
     """How an attempt to train a run ended."""
 
     kind: Literal["finished", "failed", "busy"]  # busy: another process trains it
-    error: str | None = None  # why it failed, also where the folder had no room for it
+    error: str | None = None  # why it failed, even if the error could not be written into the folder
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run."""
+    """What happened to a run."""
 
     run: SweepRun
-    kind: Literal["started", "finished", "failed", "busy", "lost"]  # lost: its worker died; it is tried again
+    kind: Literal["started", "finished", "failed", "busy", "lost"]  # lost: its worker died
     error: str | None = None  # why it failed
 
 
 Engine = Callable[[Manifest, list[SweepRun], EngineOptions], Iterator[Event | None]]
-ENGINES = {
-    "local": "training.sweep.local_engine",
-    "ray": "training.sweep.ray_engine",
-}  # modules with a function `run_all`
+# The module of each engine, which has a function `run_all`.
+ENGINES = {"local": "training.sweep.local_engine", "ray": "training.sweep.ray_engine"}
 
 
 def get_engine(name: str) -> Engine:
-    """The engine of this name, imported only now: Ray is an extra."""
+    """The engine of this name. It is imported on use, since Ray is an optional dependency."""
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     engine: Engine = import_module(ENGINES[name]).run_all
@@ -51,7 +49,7 @@ def get_engine(name: str) -> Engine:
 
 
 def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | None = None) -> Iterator[Event | None]:
-    """Trains what is unfinished and yields what happens; None now and then, for whoever draws a live table."""
+    """Trains the unfinished runs and yields events; and None now and then, so that a live table can be redrawn."""
     run_all = get_engine(engine)
     unfinished = manifest.unfinished()
     if unfinished:
@@ -59,7 +57,7 @@ def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | No
 
 
 def train_run(path: Path, config: RunConfig, progress: bool = False) -> Outcome:
-    """Trains one run of a sweep from wherever it is; an error is written into its folder, not raised."""
+    """Trains one run of a sweep from where it stopped. An error is written into its folder and not raised."""
     try:
         train(RunFolder.open_or_create(path, config), progress)
     except BusyError:
@@ -71,11 +69,11 @@ def train_run(path: Path, config: RunConfig, progress: bool = False) -> Outcome:
 
 
 def record_failure(run: RunFolder, error: str) -> Outcome:
-    """Writes an error into the folder of its run, unless another process trains the run by now."""
+    """Writes an error into the folder of its run and returns the outcome: busy, if another process trains the run."""
     try:
         run.record_failure(error)
     except BusyError:
         return Outcome("busy")
     except CountLensError:
-        pass  # a full disk has no room for its own error
+        pass  # a full disk cannot even store the error
     return Outcome("failed", error)

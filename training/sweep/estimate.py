@@ -1,6 +1,7 @@
-"""What a sweep would cost: FLOPs, time and money, on this machine (timed) and on a named GPU (computed).
+"""The cost of a sweep: FLOPs, time and money, on this machine (measured) and on a named GPU (computed).
 
-A large grid is timed in part: see `estimate_sweep`."""
+Of a large grid only a part is measured: see `estimate_sweep`.
+"""
 
 import heapq
 import time
@@ -19,27 +20,27 @@ from training.sweep.gpus import GPUS, LAUNCH_SECONDS, UTILISATION, bound_by_laun
 from training.sweep.timing import Timing, extrapolate, step_work, time_run
 from training.sweep.units import dollars, duration, operations
 
-MOST_SECONDS_A_CELL = 2.0  # of timing; more makes it no better
-LEAST_SECONDS_A_CELL = 0.2  # less makes it noise
+MOST_SECONDS_A_CELL = 2.0  # of timing; more would not make it better
+LEAST_SECONDS_A_CELL = 0.2  # less would be noise
 
 
 @dataclass(frozen=True)
 class CellEstimate:
-    """Runs that differ in their seed alone, and what one of them takes."""
+    """A cell of a grid (runs that differ only in their seed), and the cost of one of its runs."""
 
-    cell: str  # the name of its runs, without the seed
+    cell: str  # the name of its runs without the seed
     runs: int
     steps: int
-    flops: float  # a run
-    seconds: float  # a run, on this machine
-    gpu_seconds: float  # a run, on the GPU
-    launch_bound: bool  # on the GPU, a step waits for kernels to be started
-    measured: bool = True  # here; False: computed from FLOPs at the speed of a measured cell
+    flops: float  # per run
+    seconds: float  # per run, on this machine
+    gpu_seconds: float  # per run, on the GPU
+    launch_bound: bool  # on the GPU, starting kernels takes longer than computing
+    measured: bool = True  # on this machine; False: computed from FLOPs at the speed of a measured cell
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the runs of a sweep would take. Printed, it is what a person wants to know before starting it."""
+    """The cost of a sweep. As text (`str`), it is what a user wants to know before starting one."""
 
     cells: tuple[CellEstimate, ...]
     workers: int  # runs at a time on this machine
@@ -47,7 +48,7 @@ class Estimate:
     gpu: str  # its name in GPUS
     gpu_usd_per_hour: float
     price_per_core_hour: float | None = None  # US dollars on this machine
-    already_finished: int = 0  # runs that are not in the cells any more
+    already_finished: int = 0  # runs that the cells do not include
 
     @property
     def runs(self) -> int:
@@ -63,7 +64,7 @@ class Estimate:
 
     @property
     def cost(self) -> float | None:
-        """US dollars on this machine; None when an hour has no price."""
+        """US dollars on this machine; None if no price per core hour is given."""
         return None if self.price_per_core_hour is None else self.core_seconds / 3600 * self.price_per_core_hour
 
     @property
@@ -75,13 +76,13 @@ class Estimate:
         return self.gpu_hours * self.gpu_usd_per_hour
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a cell; FLOPs and seconds are those of one run."""
+        """One line per cell; FLOPs and seconds are per run."""
         return pd.DataFrame(
             [asdict(cell) for cell in self.cells], columns=[field.name for field in fields(CellEstimate)]
         )
 
     def lines(self) -> list[str]:
-        """The text, line by line."""
+        """The lines of the text."""
         if not self.cells:
             return ["nothing is left to train"]
         longest = max(self.cells, key=lambda cell: cell.seconds)
@@ -94,8 +95,8 @@ class Estimate:
             f"GPU   {self._on_the_gpu()}",
             *self._how_it_was_measured(),
             f"The GPU's are computed: one run at a time, FLOPs at {UTILISATION:.0%} of its peak or, if that is longer,",
-            f"{LAUNCH_SECONDS * 1e6:.0f} microseconds a kernel. It is longer for {bound} of {len(self.cells)} cells: a "
-            "faster GPU would not help those.",
+            f"{LAUNCH_SECONDS * 1e6:.0f} microseconds per kernel. It is longer for {bound} of {len(self.cells)} cells: "
+            "a faster GPU would not help those.",
         ]
 
     def _how_it_was_measured(self) -> list[str]:
@@ -110,7 +111,7 @@ class Estimate:
         ]
 
     def table(self) -> list[str]:
-        """One line per cell: its name, its runs, and what one of them takes here and on the GPU."""
+        """A text table with one line per cell: its name, runs and steps, and the time per run here and on the GPU."""
         if not self.cells:
             return []
         width = max(len(cell.cell) for cell in self.cells)
@@ -125,7 +126,7 @@ class Estimate:
         text = f"{duration(self.core_seconds)} one by one, {duration(self.wall_seconds)} with {self.workers} at a time"
         if self.cost is None or self.price_per_core_hour is None:
             return text
-        return f"{text}, {dollars(self.cost)} at {dollars(self.price_per_core_hour)} a core hour"
+        return f"{text}, {dollars(self.cost)} at {dollars(self.price_per_core_hour)} per core hour"
 
     def _on_the_gpu(self) -> str:
         card = GPUS[self.gpu]
@@ -150,11 +151,11 @@ def estimate_sweep(
     seconds_budget: float = 10.0,
     progress: bool = True,
 ) -> Estimate:
-    """The estimate for these runs, trained in this order. A GPU's price is its typical list price by default.
+    """Estimates the cost of these runs, trained in this order. A GPU's default price is its typical list price.
 
-    Runs that cost the same, because they differ only in their seed or in numbers such as the learning rate, are timed
-    once. One cell per family and width is timed in any case, then others until `seconds_budget` is used up. The rest
-    is computed from those.
+    Runs of equal cost, which differ only in their seed or in numbers such as the learning rate, are timed once. One
+    cell per family and width is always timed, then others until `seconds_budget` is used up. The rest is computed
+    from the timed ones.
     """
     if gpu not in GPUS:
         raise unknown("GPU", gpu, GPUS)
@@ -178,10 +179,10 @@ def estimate_sweep(
 def _time_kinds(
     kinds: dict[Hashable, RunConfig], seconds_budget: float, progress: bool
 ) -> tuple[dict[Hashable, Timing], dict[Hashable, Timing]]:
-    """The timings of all kinds of runs: those that were measured, and those computed from them."""
+    """The timings of all kinds of runs, in two dicts: the measured ones, and those computed from them."""
     budget = max(LEAST_SECONDS_A_CELL, min(MOST_SECONDS_A_CELL, seconds_budget / max(1, len(kinds))))
     end = time.perf_counter() + seconds_budget
-    # Shallow ones first: they are quick to build. Of those the one with most work, whose arithmetic is least overhead.
+    # Shallow ones first, since they are quick to build; among them those with most work, where overhead matters least.
     work = {key: step_work(config) for key, config in kinds.items()}
     order = sorted(kinds, key=lambda key: (kinds[key].model.n_layers, -work[key]))
     first = {_speed_key(kinds[key]): key for key in reversed(order)}
@@ -199,12 +200,12 @@ def _time_kinds(
 
 
 def _speed_key(config: RunConfig) -> Hashable:
-    """What the speed of arithmetic depends on most."""
+    """Runs with the same key do arithmetic at about the same speed."""
     return config.model.family, config.model.d_model, config.hardware
 
 
 def _cost_key(config: RunConfig) -> Hashable:
-    """What a step's and an evaluation's time depends on."""
+    """Runs with the same key take the same time per step and per evaluation."""
     model = replace(config.model, init_std=None, embed_std=None)
     return config.data, model, config.optimiser.batch_size, config.record.eval_rows, config.hardware
 
@@ -216,9 +217,9 @@ def _cells(
     measured: Sequence[bool],
     gpu: str,
 ) -> tuple[CellEstimate, ...]:
-    """The runs by cell, in the order of their first ones."""
-    whole = [replace(config, seed=0) for config in configs]
-    first = {config: index for index, config in reversed(list(enumerate(whole)))}
+    """The estimate of each cell, in the order in which cells first occur."""
+    without_seeds = [replace(config, seed=0) for config in configs]
+    first = {config: index for index, config in reversed(list(enumerate(without_seeds)))}
     card = GPUS[gpu]
     return tuple(
         CellEstimate(
@@ -231,12 +232,12 @@ def _cells(
             launch_bound=bound_by_launches(card, config),
             measured=measured[first[config]],
         )
-        for config, runs in Counter(whole).items()
+        for config, runs in Counter(without_seeds).items()
     )
 
 
 def _wall_seconds(seconds: Sequence[float], workers: int) -> float:
-    """When all is done, if each worker takes the next run as soon as it is free."""
+    """The seconds until all runs are done, if each worker takes the next run as soon as it is free."""
     free_at = [0.0] * workers
     for run in seconds:
         heapq.heappush(free_at, heapq.heappop(free_at) + run)

@@ -1,11 +1,12 @@
-"""How much arithmetic training is, counted from a config alone. A multiply-add is two FLOPs.
+"""The FLOPs of training, counted from a config alone. A multiply-add is two FLOPs.
 
 Counted: products with weights, attention, and what the recurrences do to their states, for the nominal batch, padding
 and the masked half of causal attention included. The backward pass is taken as twice the forward one. Left out, some
 percent of a wide counter and more of a narrow one: norms, softmax, activations, embeddings, the loss, drawing the
-batch, clipping and the optimiser. On a CPU equal rows of a batch are computed once: that shows in measured time, not
-here. Torch's own FlopCounterMode is not used: on a CPU it misses fused attention, the fused LSTM and FFTs, and counts
-the gradient of Mamba's convolution as if every channel met every other. With those mended it agrees (see the tests).
+batch, clipping and the optimiser. On a CPU equal rows of a batch are computed once, which shows in measured times but
+not here. Torch's own FlopCounterMode is not used: on a CPU it misses fused attention, the fused LSTM and FFTs, and
+counts the gradient of Mamba's convolution as if every channel met every other. With those corrected it agrees (see the
+tests).
 """
 
 from functools import lru_cache
@@ -26,7 +27,7 @@ def run_flops(config: RunConfig) -> float:
 
 
 def evaluations(config: RunConfig) -> int:
-    """How often a run is evaluated on its way: each `eval_every` steps, and at the end."""
+    """The number of evaluations during a run: one after every `eval_every` steps, and one at the end."""
     return -(-config.optimiser.steps // config.record.eval_every)
 
 
@@ -36,13 +37,13 @@ def step_flops(config: RunConfig) -> float:
 
 
 def evaluation_flops(config: RunConfig, rows: int) -> float:
-    """FLOPs of scoring so many rows of each split."""
+    """FLOPs of scoring `rows` rows of each split."""
     cfg = model_config(config)
     return sum(forward_flops(cfg, rows, row_length(config, split)) for split in task_of(config).splits)
 
 
 def row_length(config: RunConfig, split: Split) -> int:
-    """Positions of a batch of this split, padding included."""
+    """The number of positions of a batch of this split, padding included."""
     return _row_length(config.data, split)
 
 
@@ -53,6 +54,6 @@ def _row_length(data: TaskSettings, split: Split) -> int:
 
 
 def forward_flops(cfg: CounterConfig, rows: int, n_pos: int) -> float:
-    """FLOPs of one forward pass."""
+    """FLOPs of one forward pass over `rows` rows of `n_pos` positions."""
     head = rows * n_pos * cfg.d_model * cfg.d_vocab
     return 2.0 * (cfg.n_layers * cfg.layer_multiply_adds(rows, n_pos) + head)

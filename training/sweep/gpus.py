@@ -1,9 +1,9 @@
-"""What a run would take on a named GPU: a computed estimate, good to a factor of two or so. Nothing here is measured.
+"""The time of a run on a named GPU: a computed estimate, good to a factor of about two. Nothing here is measured.
 
-The model: a step takes the longer of two times. Arithmetic: its FLOPs at UTILISATION of the GPU's peak, the one of the
-tensor cores with --precision bf16 or fp16 and else that of plain fp32 (the loop does not ask for TF32). Launches: the
-host starts a kernel every LAUNCH_SECONDS, however small its work is. Counters of the preset `small` are bound by
-launches on every GPU: a faster one does not make them faster. One run at a time is assumed, where several side by
+The model: a step takes the longer of two times. Arithmetic: its FLOPs at UTILISATION of the GPU's peak, which is that
+of the tensor cores with --precision bf16 or fp16 and that of plain fp32 otherwise (the loop does not use TF32).
+Launches: the host starts a kernel every LAUNCH_SECONDS, however small its work is. Counters of the preset `small` are
+bound by launches on every GPU: a faster one does not help them. It assumes one run at a time, although several side by
 side would cost less, and no --compile, which would save many launches.
 """
 
@@ -15,9 +15,7 @@ from training.presets import model_config, task_of
 from training.sweep.flops import evaluation_flops, evaluations, row_length, step_flops
 
 UTILISATION = 0.3  # of the peak, in products of a few hundred rows and columns
-LAUNCH_SECONDS = (
-    1e-5  # from one kernel to the next in eager PyTorch; 11 to 20 us on a slow core with nothing to compute
-)
+LAUNCH_SECONDS = 1e-5  # per kernel in eager PyTorch; a slow core with nothing to compute takes 11 to 20 us
 
 
 @dataclass(frozen=True)
@@ -26,20 +24,17 @@ class Gpu:
 
     memory_gb: int
     fp32_tflops: float  # outside the tensor cores
-    bf16_tflops: float | None  # in the tensor cores; None: it has none for bf16
-    usd_per_hour: (
-        float  # typical list price on demand, with the machine around it; providers differ by a factor of three
-    )
-
-    fp16_tflops: float | None = None  # in the tensor cores, where it is not bf16's
+    bf16_tflops: float | None  # in the tensor cores; None if they have no bf16
+    usd_per_hour: float  # typical list price on demand, machine included; providers differ by a factor of three
+    fp16_tflops: float | None = None  # in the tensor cores, if it differs from bf16
 
     def tflops(self, precision: str) -> float:
-        """The peak in a precision of DeviceOptions; that of fp32 if the GPU has no unit for it."""
+        """The peak in a precision of DeviceOptions; that of fp32 if the GPU has no tensor cores for the precision."""
         halves = {"bf16": self.bf16_tflops, "fp16": self.fp16_tflops or self.bf16_tflops}
         return halves.get(precision) or self.fp32_tflops
 
     def seconds(self, flops: float, launches: int, precision: str = "fp32") -> float:
-        """How long so much work takes, by the model above."""
+        """The seconds that so much work takes, by the model above."""
         peak = self.tflops(precision)
         return max(flops / (UTILISATION * peak * 1e12), launches * LAUNCH_SECONDS)
 
@@ -69,22 +64,24 @@ def gpu_seconds(gpu: Gpu, config: RunConfig) -> float:
 
 
 def bound_by_launches(gpu: Gpu, config: RunConfig) -> bool:
-    """Whether a step waits for the host and not for arithmetic, so that a faster GPU would not help."""
+    """Whether a step is limited by launches and not by arithmetic, so that a faster GPU would not help."""
     flops, launches = step_flops(config), step_launches(config)
     return gpu.seconds(0.0, launches) >= gpu.seconds(flops, 0, config.hardware.autocast)
 
 
-OTHER_LAUNCHES = 70  # of a step outside the layers: the batch, embedding, head, loss, clipping, AdamW
+OTHER_LAUNCHES = 70  # in a step, outside the layers: batch, embedding, head, loss, clipping, AdamW
 
 
 def step_launches(config: RunConfig) -> int:
-    """Kernels that a training step starts, roughly."""
+    """About how many kernels a training step starts."""
     return _launches(config, config.optimiser.batch_size, row_length(config, "train"))
 
 
 def evaluation_launches(config: RunConfig, rows: int) -> int:
-    """Kernels that scoring so many rows of each split starts: a forward pass is a third of a step, and each position
-    takes a few more to score."""
+    """About how many kernels are started to score `rows` rows of each split.
+
+    A forward pass is a third of a training step, and each position takes a few more kernels to score.
+    """
     lengths = [row_length(config, split) for split in task_of(config).splits]
     passes = -(-rows // ROWS_AT_ONCE)
     return sum(passes * _launches(config, min(rows, ROWS_AT_ONCE), n_pos) // 3 + 5 * n_pos for n_pos in lengths)

@@ -1,7 +1,7 @@
-"""A grid of runs, from a small TOML file or from flags, expanded and checked as a whole before anything starts.
+"""Grids of runs, from a small TOML file or from flags, expanded and checked as a whole before anything starts.
 
     task = "mod10"
-    architecture = ["nope", "sine", "ape"]     # a list is an axis: a run for each value
+    architecture = ["nope", "sine", "ape"]     # a list is an axis: one run per value
 
 Several of these, with other keys or values, are cells:
 
@@ -38,21 +38,21 @@ from training.presets import cell_name, resolve
 
 Cell = dict[str, Any]  # keys of the file, each with a value or a list of values
 
-# The group of TrainConfig that has an option.
+# For each option, the group of TrainConfig that it belongs to.
 OPTIONS = {
     field.name: group for group, cls in field_hints(TrainConfig).items() if is_dataclass(cls) for field in fields(cls)
 }
 SEED = field_hints(TrainConfig)["seed"]
-# Keys that are no options themselves, and the options that they stand for; an architecture is as in the paper's tables.
+# Keys that are not options, and the options that they stand for; an architecture is named as in the paper's tables.
 COMBINED = {"seeds": ("seed",), "architecture": ("family", "position"), "lengths": ("train_length", "ood_length")}
 KEYS = ["preset", "seed", *COMBINED, *OPTIONS]
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep: where it goes, and everything that it is told."""
+    """One run of a sweep: its folder and its settings."""
 
-    name: str  # folder below the sweep's, as mod10/ape-2L/seed0
+    name: str  # folder below the sweep's, such as mod10/ape-2L/seed0
     config: RunConfig
 
 
@@ -72,7 +72,7 @@ def _holds_tables(value: Any) -> bool:
 
 
 def expand(cells: list[Cell]) -> list[SweepRun]:
-    """Every run of these cells, in their order and each once; the first that cannot be trained is named."""
+    """The runs of these cells, in order and without repeats. The error for an invalid cell names the cell."""
     runs: dict[str, SweepRun] = {}
     origin: dict[str, str] = {}
     if sum(_run_count(cell, f"cell {number}") for number, cell in enumerate(cells, 1)) > MAX_RUNS:
@@ -100,20 +100,20 @@ def expand(cells: list[Cell]) -> list[SweepRun]:
 
 
 def _run_count(cell: Cell, where: str) -> int:
-    """How many runs a cell stands for."""
+    """The number of runs in a cell."""
     axes, seeds = _axes(cell, where)
     return len(seeds) * math.prod(len(values) for values in axes.values())
 
 
 def _choices(cell: Cell, where: str) -> Iterator[tuple[Cell, Sequence[Any]]]:
-    """The product over every key that has a list, each choice with its seeds: those cost nothing to resolve."""
+    """Yields every combination of a cell's values, with its seeds: runs that differ only in seed are resolved once."""
     axes, seeds = _axes(cell, where)
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True)), seeds
 
 
 def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
-    """The values of every key, and the seeds."""
+    """The list of values of every key, and the seeds."""
     for key in cell:
         if key not in KEYS:
             raise CountLensError(f"{where}: {unknown('key', key, KEYS)}")
@@ -134,14 +134,14 @@ def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
 
 
 def _axis(key: str, value: Any) -> Any:
-    """The values of a key; one pair of lengths is one value."""
+    """The values of a key, as a list; one pair of lengths is a single value."""
     if key == "lengths" and isinstance(value, list) and all(isinstance(item, int) for item in value):
         return [value]
     return value if isinstance(value, list) else [value]
 
 
 def _config(choice: Cell) -> TrainConfig:
-    """The config of one choice of values, with the default seed."""
+    """The config for one combination of values, with the default seed."""
     groups: dict[str, Cell] = {group: {} for group in OPTIONS.values()}
     for key, value in choice.items():
         if key == "architecture":
@@ -157,14 +157,14 @@ def _config(choice: Cell) -> TrainConfig:
 
 
 def architecture_options(name: Any) -> dict[str, str]:
-    """Family and position of what the paper's tables call an architecture.
+    """The options `family` and `position` for an architecture as the paper's tables name it.
 
     >>> architecture_options("rope"), architecture_options("lstm")
     ({'family': 'transformer', 'position': 'rope'}, {'family': 'lstm'})
     """
-    found = find_architecture(name)
-    options = {"family": found.family}
-    return options if found.position is None else options | {"position": found.position}
+    architecture = find_architecture(name)
+    options = {"family": architecture.family}
+    return options if architecture.position is None else options | {"position": architecture.position}
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Sweeps on this machine: worker processes of one thread, or one a GPU. Workers and driver may be killed at will."""
+"""Sweeps on this machine, with worker processes: one per core or per GPU. Any of them may be killed at any time."""
 
 import multiprocessing
 import os
@@ -19,13 +19,13 @@ from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 
 TICK_SECONDS = 0.5
-BUSY_SECONDS = 2.0  # until a run that another process holds is looked at again
+BUSY_SECONDS = 2.0  # until a run that another process trains is tried again
 STOP_SECONDS = 60.0  # for workers to save their state after an interrupt
 
 
 @dataclass
 class _Worker:
-    """A process that trains one run after another."""
+    """A process that trains one run after another, and the run that it is training."""
 
     process: SpawnProcess
     connection: Connection
@@ -34,7 +34,7 @@ class _Worker:
 
 
 def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event | None]:
-    """Trains the runs in a pool; a run whose worker died is tried again by a fresh one."""
+    """Trains the runs in a pool of workers and yields events. If a worker dies, a new one takes its run."""
     pool = _Pool(manifest, runs, options)
     try:
         while pool.working:
@@ -46,7 +46,7 @@ def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) ->
 
 
 def default_workers() -> int:
-    """One a GPU or, without any, one for each core that this process may use."""
+    """The number of workers: one per GPU or, without GPUs, one per core that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return torch.cuda.device_count() or cores
 
@@ -56,7 +56,7 @@ class _Pool:
         self.manifest, self.options = manifest, options
         self.queue = deque(runs)
         self.deaths: dict[str, int] = {}
-        self.resting: list[SweepRun] = []  # held by another process
+        self.resting: list[SweepRun] = []  # trained by another process
         self.rest = 0.0
         gpus = torch.cuda.device_count()
         count = min(options.workers or default_workers(), len(runs))
@@ -67,18 +67,18 @@ class _Pool:
         return bool(self.queue or self.resting) or any(worker.run for worker in self.workers)
 
     def hand_out(self) -> Iterator[Event]:
-        """Gives every idle worker the next run."""
+        """Gives every idle worker the next run, and yields an event for each."""
         for worker in self.workers:
             if worker.run is None and self.queue:
                 worker.run = self.queue.popleft()
                 try:
                     worker.connection.send((self.manifest.folder(worker.run).path, worker.run.config))
-                except OSError:  # it died while idle: `collect` sees it
+                except OSError:  # it died while idle: `collect` will notice
                     continue
                 yield Event(worker.run, "started")
 
     def collect(self) -> Iterator[Event]:
-        """Waits a moment for whatever workers report, or for their death."""
+        """Waits a moment for reports and deaths of workers, and yields an event for each."""
         places: list[Any] = [worker.connection for worker in self.workers]
         ready = set(wait([*places, *(worker.process.sentinel for worker in self.workers)], TICK_SECONDS))
         for index, worker in enumerate(self.workers):
@@ -97,7 +97,7 @@ class _Pool:
             self.resting, self.rest = [], 0.0
 
     def close(self) -> None:
-        """Asks the workers to save and go; those that do not in time are killed (their runs resume all the same)."""
+        """Asks the workers to save and end. Those that do not end in time are killed; their runs can resume too."""
         for worker in self.workers:
             if worker.run is not None and worker.process.is_alive() and worker.process.pid is not None:
                 os.kill(worker.process.pid, signal.SIGTERM)
@@ -118,7 +118,7 @@ class _Pool:
         return Event(run, outcome.kind, outcome.error)
 
     def _replace(self, index: int) -> Iterator[Event]:
-        """A fresh worker for a dead one, whose run goes to the front of the queue."""
+        """Replaces a dead worker by a new one and puts its run at the front of the queue, or gives the run up."""
         dead = self.workers[index]
         dead.connection.close()
         dead.process.join()
@@ -144,8 +144,8 @@ class _Pool:
 
 
 def _work(connection: Connection, gpu: int | None) -> None:
-    """A worker's life: trains what it is sent, until the driver hangs up."""
-    os.setpgrp()  # Ctrl-C reaches the driver alone, which then asks once: a second signal would not wait for a save
+    """The main function of a worker: trains the runs that it is sent until the driver closes the connection."""
+    os.setpgrp()  # Ctrl-C reaches only the driver, which asks once: a second signal would not wait for a save
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
     threading.Thread(target=_die_with_the_driver, daemon=True).start()
@@ -158,7 +158,7 @@ def _work(connection: Connection, gpu: int | None) -> None:
 
 
 def _die_with_the_driver() -> None:
-    """Ends this process when its driver is gone: a run that nobody collects would block the next sweep."""
+    """Ends this process when its driver has ended: a worker without a driver would block the next sweep."""
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()

@@ -1,4 +1,4 @@
-"""A sweep on disk: a manifest with one line a run; how far each run is stands in its own folder and nowhere else."""
+"""A sweep on disk: a manifest with one line per run. How far a run has got is recorded only in its own folder."""
 
 import json
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from training.run.folder import RunFolder
 from training.sweep.grid import SweepRun
 
 RunState = Literal["finished", "failed", "started", "waiting"]
-MAX_BYTES = 64 * 2**20  # of a manifest; a run takes about 1,500
+MAX_BYTES = 64 * 2**20  # size of a manifest; a run takes about 1,500
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How far a run is; the scores are the last ones or, when it is finished, those of its best checkpoint."""
+    """How far a run has got. Scores are the latest ones or, if it is finished, those of its best checkpoint."""
 
     state: RunState
     step: int  # of the last evaluation
@@ -30,7 +30,7 @@ class RunStatus:
     seconds: float  # of training up to there
     ind: float | None
     ood: float | None
-    error: str | None  # the last line of what ended it
+    error: str | None  # the last line of the error that ended it
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Manifest:
     runs: tuple[SweepRun, ...]
 
     def check(self) -> None:
-        """Refuses a sweep of which a run is already there with other settings."""
+        """Refuses a sweep if the folder of one of its runs holds a run with other settings."""
         for run in self.runs:
             folder = self.folder(run)
             if folder.exists and folder.config() != run.config:
@@ -51,7 +51,7 @@ class Manifest:
                 )
 
     def write(self) -> None:
-        """Writes the file, unless it is there already: the jobs of an array all come by here."""
+        """Writes the file, unless it is the same already: all jobs of an array call this."""
         text = "".join(
             json.dumps({"index": index, "name": run.name, "config": run.config.to_dict()}) + "\n"
             for index, run in enumerate(self.runs)
@@ -61,11 +61,11 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
-        """The manifest in a file."""
+        """Reads a manifest. Refuses a file with bad lines or repeated names."""
         numbered = enumerate(read_text(path, MAX_BYTES).splitlines(), 1)
         lines = [(number, line) for number, line in numbered if line.strip()]
         if len(lines) > MAX_RUNS:
-            raise CountLensError(f"{path} has {len(lines):,} runs, more than {MAX_RUNS:,}: make several of it")
+            raise CountLensError(f"{path} has {len(lines):,} runs, more than {MAX_RUNS:,}: split it")
         runs: dict[str, SweepRun] = {}
         for number, line in lines:
             run = _parse(line, f"{path}, line {number}")
@@ -75,27 +75,27 @@ class Manifest:
         return cls(path, tuple(runs.values()))
 
     def folder(self, run: SweepRun) -> RunFolder:
-        """Where a run is or will be."""
+        """The folder of a run, whether it exists yet or not."""
         return RunFolder(self.path.parent / run.name)
 
     def unfinished(self) -> list[SweepRun]:
-        """What is still to be done, the failed ones included."""
+        """The runs that are not finished, including those that failed."""
         return [run for run in self.runs if not self.folder(run).finished]
 
     def statuses(self) -> Iterator[tuple[SweepRun, RunStatus]]:
-        """How far every run is."""
+        """Yields every run with its status."""
         for run in self.runs:
             yield run, status_of(self.folder(run), run.config)
 
 
 def last_line(text: str) -> str:
-    """The last line of an error: of a traceback, the one that says what happened."""
+    """The last line of an error, which in a traceback says what happened."""
     return text.strip().splitlines()[-1] if text.strip() else "unknown"
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the file, as it is written."""
+    """A line of the file."""
 
     name: Name
     config: TrainConfig
@@ -109,16 +109,16 @@ def _parse(line: str, where: str) -> SweepRun:
         run = SweepRun(entry.name, resolve(entry.config))
     except CountLensError as error:
         raise CountLensError(
-            f"{where} is no run of a sweep ({error}): name the manifest of `countlens sweep`"
+            f"{where} is not a run of a sweep ({error}): give the manifest of `countlens sweep`"
         ) from error
     path = PurePosixPath(run.name)
     if path.is_absolute() or ".." in path.parts or not path.parts or not run.name.isprintable():
-        raise CountLensError(f"{where}: {shown(run.name)} is no name of a run: it must lie beside the manifest")
+        raise CountLensError(f"{where}: {shown(run.name)} is not the name of a run: it must lie beside the manifest")
     return run
 
 
 def status_of(folder: RunFolder, config: RunConfig) -> RunStatus:
-    """How far a run is, from its folder alone."""
+    """The status of a run, read from its folder."""
     last: dict[str, Any] = {"step": 0, "seconds": 0.0}
     scores: dict[str, Any] = {}
     failure = None if folder.finished else folder.failure

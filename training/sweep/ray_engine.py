@@ -1,7 +1,7 @@
 """Sweeps on a Ray cluster. Every node needs CountLens installed and sees the sweep's folder (a shared file system).
 
-Nothing comes back through Ray but the news that a run is over: results are in the run folders. A run whose worker or
-node died is started again elsewhere by Ray, and goes on from its last saved state.
+Ray only reports that a run has ended: the results are in the run folders. If a worker or node dies, Ray starts its run
+again elsewhere, and the run goes on from its last saved state.
 """
 
 import socket
@@ -18,11 +18,11 @@ from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 
 TICK_SECONDS = 0.5
-BUSY_SECONDS = 2.0  # until a run that another process holds is tried again
+BUSY_SECONDS = 2.0  # until a run that another process trains is tried again
 
 
 def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event | None]:
-    """Hands the runs to the cluster and yields what happens to them."""
+    """Submits the runs to the cluster and yields events."""
     ray = _import_ray()
     with _cluster(ray, options):
         task = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=options.retries)(train_run)
@@ -41,15 +41,15 @@ class _Jobs:
         self.ray, self.task, self.manifest, self.at_once = ray, task, manifest, at_once
         self.queue = deque(runs)
         self.submitted: dict[Any, SweepRun] = {}
-        self.held = {run.name: manifest.folder(run).held_at() for run in runs}  # as somebody else left it
-        self.resting: list[tuple[float, SweepRun]] = []  # held by another process, since when
+        self.held = {run.name: manifest.folder(run).held_at() for run in runs}  # before this sweep
+        self.resting: list[tuple[float, SweepRun]] = []  # trained by another process; with the last attempt's time
 
     @property
     def working(self) -> bool:
         return bool(self.queue or self.submitted or self.resting)
 
     def submit(self) -> Iterator[Event]:
-        """Gives the cluster as many runs as it may have, and tells which of them have begun."""
+        """Submits as many runs as may be trained at once, and yields an event for each run that has begun."""
         while self.resting and time.monotonic() - self.resting[0][0] > BUSY_SECONDS:
             self.queue.append(self.resting.pop(0)[1])
         while self.queue and len(self.submitted) < self.at_once:
@@ -63,7 +63,7 @@ class _Jobs:
                 yield Event(run, "started")
 
     def collect(self) -> Iterator[Event]:
-        """Waits a moment for runs that are over."""
+        """Waits a moment for runs that have ended, and yields an event for each."""
         if not self.submitted:
             time.sleep(TICK_SECONDS)
             return
@@ -86,7 +86,7 @@ class _Jobs:
 
 @contextmanager
 def _cluster(ray: Any, options: EngineOptions) -> Iterator[None]:
-    """A connection to a cluster: the one of this process, the one at the address, or a new one on this machine."""
+    """Connects to a cluster for the block: that of this process, that at the address, or a new one on this machine."""
     if ray.is_initialized():
         yield
         return
@@ -105,7 +105,7 @@ def _cluster(ray: Any, options: EngineOptions) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Fails at once where nobody listens; Ray itself would go on trying for minutes."""
+    """Raises OSError at once if nothing listens at the address; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,7 +1,7 @@
-"""How long a run takes on this machine, from a few real steps and evaluations of it.
+"""How long a run takes on this machine, measured on a few of its steps and evaluations.
 
-On a CPU it is the time that a core works for the run, so that other processes on the same cores do not count: what a
-run takes when it has a core to itself. On a GPU, and with several threads, it is the clock on the wall.
+On a CPU with one thread, CPU time is measured, so that other processes do not count: it is the time that a run takes
+when it has a core to itself. On a GPU, or with several threads, it is wall-clock time.
 """
 
 import statistics
@@ -30,32 +30,32 @@ from training.tasks import Split
 
 T = TypeVar("T")
 
-GUESSED_CPU_FLOPS = 1e10  # a second; only decides whether a batch is timed whole or a part of it
-FEWEST_CALLS, MOST_CALLS = 4, 100  # of what is timed
+GUESSED_CPU_FLOPS = 1e10  # per second; only used to decide whether to time whole batches or parts of them
+FEWEST_CALLS, MOST_CALLS = 4, 100  # of a function that is timed
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds that the parts of a run take."""
+    """The seconds that each part of a run takes."""
 
     step: float
     evaluation: float  # scoring, and saving the best checkpoint and the state
     final: float  # scoring the best checkpoint once more, on more rows
 
     def of_run(self, config: RunConfig) -> float:
-        """Seconds of a whole run; the config may differ from the timed one in what costs nothing."""
+        """The seconds of a whole run. Its config may have other numbers of steps and evaluations than the timed one."""
         return config.optimiser.steps * self.step + evaluations(config) * self.evaluation + self.final
 
 
 def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
-    """The timing of a run, by the training loop's own step in a folder that is thrown away.
+    """Times a run with the training loop itself, in a temporary folder.
 
-    A step or an evaluation that would not fit into the budget is timed with fewer rows, and the time multiplied by
-    how many more tokens there are (equal rows, which are computed once, counted once). Nothing is compiled.
+    A step or an evaluation that would not fit into the budget is timed with fewer rows, and its time multiplied by the
+    ratio of tokens (equal rows are computed once, and so counted once). Nothing is compiled.
     """
-    config = _as_far_as_possible(config)
+    config = _without_missing_hardware(config)
     on_cpu = choose_device(config.hardware.device).type == "cpu"
-    part = _affordable(config, seconds_budget) if on_cpu else config
+    part = _shrink_to_budget(config, seconds_budget) if on_cpu else config
     clock = time.process_time if on_cpu and config.hardware.threads == 1 else time.perf_counter
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(RunFolder.create(Path(folder) / "run", part))
@@ -65,10 +65,10 @@ def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
             trainer.save_state()
 
         with trainer.writer, dropout_stream(trainer.device, trainer.dropout):
-            # A float of the loss waits for the GPU.
-            step, _ = _timed(lambda: float(trainer.advance()), clock, 0.5 * seconds_budget)
-            scoring, scores = _timed(trainer.score, clock, 0.3 * seconds_budget)
-            saving, _ = _timed(save, clock, 0.1 * seconds_budget)
+            # Converting the loss to a float waits for the GPU.
+            step, _ = _time_calls(lambda: float(trainer.advance()), clock, 0.5 * seconds_budget)
+            scoring, scores = _time_calls(trainer.score, clock, 0.3 * seconds_budget)
+            saving, _ = _time_calls(save, clock, 0.1 * seconds_budget)
     step_part = _batch_tokens(part) / _batch_tokens(config)
     scored = _scored_tokens(part, part.record.eval_rows)
     return Timing(
@@ -79,9 +79,10 @@ def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
 
 
 def extrapolate(timing: Timing, timed: RunConfig, config: RunConfig) -> Timing:
-    """What another config would take if it did its arithmetic as fast as the timed one.
+    """The timing of another config, if its arithmetic is as fast as that of the timed one.
 
-    Fair for the same family and width, at other depths, row lengths and batches. Saving is scaled like scoring.
+    That is so for the same family and width, with other depths, row lengths and batches. Saving is scaled like
+    scoring.
     """
     evaluation = _evaluation_work(config, config.record.eval_rows) / _evaluation_work(timed, timed.record.eval_rows)
     return Timing(
@@ -92,20 +93,20 @@ def extrapolate(timing: Timing, timed: RunConfig, config: RunConfig) -> Timing:
 
 
 def step_work(config: RunConfig) -> float:
-    """FLOPs of a training step on this machine, equal rows counted once."""
-    config = _as_far_as_possible(config)
+    """The FLOPs of a training step on this machine, with equal rows counted once."""
+    config = _without_missing_hardware(config)
     nominal = config.optimiser.batch_size * row_length(config, "train")
     return step_flops(config) * _batch_tokens(config) / nominal
 
 
 def _evaluation_work(config: RunConfig, rows: int) -> float:
-    """FLOPs of scoring so many rows of each split, equal rows counted once."""
+    """The FLOPs of scoring `rows` rows of each split, with equal rows counted once."""
     nominal = rows * sum(row_length(config, split) for split in task_of(config).splits)
     return evaluation_flops(config, rows) * _scored_tokens(config, rows) / nominal
 
 
-def _as_far_as_possible(config: RunConfig) -> RunConfig:
-    """The config without what this machine lacks: a sweep for a GPU can be planned on a laptop."""
+def _without_missing_hardware(config: RunConfig) -> RunConfig:
+    """The config without the hardware options that this machine lacks, so that a laptop can plan a sweep for a GPU."""
     options = config.hardware
     try:
         device = choose_device(options.device)
@@ -117,8 +118,8 @@ def _as_far_as_possible(config: RunConfig) -> RunConfig:
     return replace(config, hardware=options, record=replace(config.record, tensorboard=False))
 
 
-def _affordable(config: RunConfig, seconds_budget: float) -> RunConfig:
-    """The config with as many rows a step and an evaluation as a CPU can be timed with within the budget."""
+def _shrink_to_budget(config: RunConfig, seconds_budget: float) -> RunConfig:
+    """The config with no more rows per step and per evaluation than a CPU can time within the budget."""
     batch, rows = config.optimiser.batch_size, config.record.eval_rows
     flops = GUESSED_CPU_FLOPS * seconds_budget
     batch_part = min(1.0, 0.25 * flops / step_flops(config))
@@ -130,11 +131,11 @@ def _affordable(config: RunConfig, seconds_budget: float) -> RunConfig:
     )
 
 
-def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: float) -> tuple[float, T]:
-    """Median seconds of several calls, and what the last one gave.
+def _time_calls(action: Callable[[], T], clock: Callable[[], float], seconds_budget: float) -> tuple[float, T]:
+    """The median seconds of several calls, and the result of the last one.
 
-    The first call warms up, and counts only when there is no time for more. On a busy machine a few calls are waited
-    for beyond the budget, as long as they would fit into it on a quiet one.
+    The first call warms up, and counts only if there is no time for more. On a busy machine a few calls are made even
+    beyond the budget, as long as they would fit into it on a quiet one.
     """
     times: list[float] = []
     end = time.perf_counter() + seconds_budget
@@ -148,24 +149,24 @@ def _timed(action: Callable[[], T], clock: Callable[[], float], seconds_budget: 
 
 
 def _batch_tokens(config: RunConfig) -> int:
-    """Tokens of a training batch as the trainer computes it."""
+    """The tokens of a training batch as the trainer computes it."""
     return _tokens(config, "train", config.optimiser.batch_size, config.model.has_dropout)
 
 
 def _scored_tokens(config: RunConfig, rows: int) -> int:
-    """Tokens of an evaluation on so many rows of each split."""
+    """The tokens of an evaluation on `rows` rows of each split."""
     return sum(_tokens(config, split, rows, independent_rows=False) for split in task_of(config).splits)
 
 
 def _tokens(config: RunConfig, split: Split, rows: int, independent_rows: bool) -> int:
-    """Tokens of a batch as it is computed: rows that the counter cannot tell apart once."""
+    """The tokens of a batch as it is computed: rows that the counter cannot tell apart are computed once."""
     task, cfg = task_of(config), model_config(config)
     max_position = max(cfg.max_position, task.longest_row)
-    blind = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # neither matters to positions
+    ignores_shifts = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # whatever these two numbers are
     table = None
     if not independent_rows:
         table = tabulate_rows(
-            task, config.data.policy, max_position, split, blind, config.model.causal, torch.device("cpu")
+            task, config.data.policy, max_position, split, ignores_shifts, config.model.causal, torch.device("cpu")
         )
     n_rows = rows if table is None else min(rows, len(table.shares))
     return n_rows * row_length(config, split)

@@ -1,8 +1,8 @@
-"""Numbers as people say them."""
+"""Numbers as text: durations, numbers of operations, prices."""
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two largest units that matter.
+    """A number of seconds as text, in its two largest units.
 
     >>> duration(0.31), duration(7.2), duration(75.0), duration(4020.0), duration(2e5)
     ('0.3 s', '7 s', '1 min 15 s', '1 h 7 min', '2 d 7 h')
@@ -18,7 +18,7 @@ def duration(seconds: float) -> str:
 
 
 def operations(flops: float) -> str:
-    """A number of floating-point operations with its prefix.
+    """A number of floating-point operations as text, with a prefix.
 
     >>> operations(3.21e15), operations(450e9), operations(12.0), operations(2.5e22)
     ('3.2 PFLOP', '450 GFLOP', '12 FLOP', '25000 EFLOP')
@@ -30,7 +30,7 @@ def operations(flops: float) -> str:
 
 
 def dollars(amount: float) -> str:
-    """US dollars and cents.
+    """An amount of US dollars as text.
 
     >>> dollars(0.4), dollars(0.0002), dollars(1234.5)
     ('$0.40', '$0.00', '$1,234.50')

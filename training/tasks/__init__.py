@@ -1,4 +1,4 @@
-"""The one registry of tasks. `make_task("mod10", bos=True)`; any base by name: `mod7`, `selective_mod3`."""
+"""The one registry of tasks: `make_task("mod10", bos=True)`. Names give the base: `mod7`, `selective_mod3`."""
 
 import re
 from dataclasses import fields
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def make_task(name: str, **settings: Any) -> Task:
-    """The task of this name; settings are fields of its class, and None leaves the paper's value.
+    """The task of this name. Settings are fields of its class; None means the paper's value.
 
     >>> make_task("mod7").label_tokens(["a"] * 8)[-2:]
     ['7', '1']
@@ -66,7 +66,7 @@ def make_task(name: str, **settings: Any) -> Task:
 
 
 def split_base(name: str) -> tuple[str, int | None]:
-    """The name of a task without its base, and the base; None for a task that has none.
+    """The name of a task without its base, and the base; None if the task has no base.
 
     >>> split_base("mod7"), split_base("helper")
     (('mod', 7), ('helper', None))
@@ -77,11 +77,11 @@ def split_base(name: str) -> tuple[str, int | None]:
 
 
 def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
-    """The task that a checkpoint was trained on; None where it does not say so."""
+    """The task that a checkpoint was trained on; None if its metadata have no task."""
     if info.task is None:
         return None
     task = make_task(**info.task)
-    d_vocab = info.model.get("d_vocab", task.vocab.size)  # a counter that was never saved does not say it here
+    d_vocab = info.model.get("d_vocab", task.vocab.size)  # missing in the info of a counter that was never saved
     if task.vocab.size != d_vocab:
         raise CountLensError(
             f"the checkpoint's task {task.name} has {task.vocab.size} tokens, but its model has "
@@ -91,7 +91,7 @@ def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
 
 
 def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> Task:
-    """The same task, with the same vocabulary, on rows of other lengths; None leaves a length as it is."""
+    """The same task, with the same vocabulary, on rows of other lengths; None keeps a length."""
     if train_length is None and ood_length is None:
         return task
     return task.lengthened(
@@ -101,7 +101,7 @@ def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> 
 
 
 def task_settings(task: Task) -> dict[str, Any]:
-    """What `make_task(**task_settings(task))` needs to make the same task again."""
+    """The settings from which `make_task(**task_settings(task))` makes the same task."""
     settings = {field.name: getattr(task, field.name) for field in fields(task)}
-    settings.pop("base", None)  # the name says it
+    settings.pop("base", None)  # it is part of the name
     return {"name": task.name, **settings}

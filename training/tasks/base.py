@@ -1,8 +1,8 @@
 """What a task is: a vocabulary, a sampler, and a labeller that is a pure function of the tokens.
 
-So a typed sequence, the paper's data files and the sampler are all scored by one thing. Glossary: a *row*
-is one sequence, padded on the right to the longest of its batch; a *prefix* is what comes before the
-tokens that are counted (bos, or a start number); *auxiliary* rows teach number words in training only.
+So sequences that a user types, the paper's data files and drawn rows are all scored by the same function. Glossary: a
+*row* is one sequence, padded on the right to the longest of its batch; a *prefix* is what comes before the tokens that
+are counted (bos, or a start number); *auxiliary* rows teach number words in training only.
 """
 
 from abc import ABC, abstractmethod
@@ -25,12 +25,12 @@ TokenIds = Int[Tensor, "batch pos"]
 LabelIds = Int[Tensor, "batch pos"]
 Lengths = Int[Tensor, "batch"]
 
-LONGEST_LISTED = 3000  # counted tokens; a list of all rows grows with the square of this
+LONGEST_LISTED = 3000  # counted tokens; the list of all rows grows with the square of this number
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Sequences padded on the right, and how long each is."""
+    """Sequences padded on the right, and their lengths."""
 
     token_ids: TokenIds
     lengths: Lengths
@@ -38,21 +38,21 @@ class Rows:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A form of counting. Fields are its parameters; the paper's values are the defaults."""
+    """A form of counting. Its fields are parameters, with the paper's values as defaults."""
 
     train_length: Length = 50  # counted tokens of the longest training row
     ood_length: Length = 100  # how far extrapolation goes
-    bos: bool = False  # a token of its own stands first and is not scored
+    bos: bool = False  # each row begins with a special token that is not scored
     largest: Length | None = None  # largest number word in the vocabulary (as far as the task counts)
 
-    summary: ClassVar[str] = ""
-    stem: ClassVar[str] = ""  # of a name that ends in a base, as mod of mod7; "" where there is no base
-    form: ClassVar[str] = ""  # the form of counting, under which algorithms are stated; "" where none are
+    summary: ClassVar[str] = ""  # one line for `countlens tasks`
+    stem: ClassVar[str] = ""  # the name without its base, such as mod of mod7; "" if there is no base
+    form: ClassVar[str] = ""  # key of the mechanisms that probes test; "" if there are none
     takes_bos: ClassVar[bool] = False
     counts_in_words: ClassVar[bool] = False  # a count of n needs the number word n
     start_tokens: ClassVar[int] = 0  # number words before the counted tokens
-    has_auxiliary: ClassVar[bool] = False
-    rows_repeat: ClassVar[bool] = False  # few different rows exist, so that they can be listed
+    has_auxiliary: ClassVar[bool] = False  # training mixes in auxiliary rows
+    rows_repeat: ClassVar[bool] = False  # there are so few different rows that they can be listed
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -76,7 +76,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The task's name in the registry, bos aside."""
+        """The task's name in the registry; bos is not part of it."""
 
     @property
     @abstractmethod
@@ -85,11 +85,11 @@ class Task(ABC):
 
     @abstractmethod
     def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:
-        """Rows of a split, without bos."""
+        """Draws rows of a split, without bos."""
 
     @abstractmethod
     def _label(self, token_ids: TokenIds) -> LabelIds:
-        """Label ids of rows without bos. Padding is masked by the caller."""
+        """The label ids of rows without bos. The caller masks padding."""
 
     @property
     def train_lengths(self) -> tuple[int, int]:
@@ -98,7 +98,7 @@ class Task(ABC):
 
     @property
     def usual_length(self) -> int:
-        """Counted tokens of a row on which a counter is looked into, if nobody asks for another length."""
+        """The number of counted tokens in the rows that probes use by default."""
         return self.train_length
 
     @property
@@ -108,56 +108,56 @@ class Task(ABC):
 
     @property
     def period(self) -> int | None:
-        """Equal tokens after which the answers begin again; None where counts go on, or kinds are counted apart."""
+        """The number of equal tokens after which answers repeat; None if they do not, or if kinds are counted apart."""
         return None
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The tokens that are counted, each kind for itself."""
+        """The kinds of tokens that are counted, each separately."""
         return ("a",)
 
     @property
     def not_counted(self) -> tuple[str, ...]:
-        """Tokens of a row that change no count, as the 0s of which a task counts only the 1s."""
+        """Tokens that may occur in a row but change no count, such as the 0s in a task that counts 1s."""
         return ()
 
     @property
     def most_of_kind(self) -> int | None:
-        """How often a kind may occur in a row; None: as often as the row is long."""
+        """How often a kind may occur in a row; None if there is no limit."""
         return None
 
     def starts(self, counted: int) -> range:
-        """The start numbers of training rows that count so many tokens; none where rows have no start number."""
+        """The start numbers of training rows with `counted` counted tokens; empty if rows have no start number."""
         return range(0)
 
     @property
     def prefix_tokens(self) -> tuple[str, ...]:
-        """What stands before the counted tokens: bos, or a start number (the smallest)."""
+        """The tokens before the counted ones: bos, or the smallest start number."""
         return (BOS,) * self.bos
 
     def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The answer at a token before which its kind was counted so often; NOT_SCORED where there is none."""
+        """The answer at a token whose kind occurred `earlier` times before it; NOT_SCORED if there is no answer."""
         raise NotImplementedError(f"the answers of {self.name} do not depend on earlier tokens of a kind alone")
 
     @cached_property
     def vocab(self) -> Vocabulary:
-        """The vocabulary, with bos where the task has it."""
+        """The vocabulary, with bos if the task has it."""
         plain = self.plain_vocabulary
         return Vocabulary((*plain.tokens, BOS), plain.aliases) if self.bos else plain
 
     @property
     def prefix(self) -> int:
-        """How many tokens stand before the counted ones."""
+        """The number of tokens before the counted ones."""
         return int(self.bos) + self.start_tokens
 
     @property
     def longest_row(self) -> int:
-        """Tokens of the longest row that any split has."""
+        """The number of tokens in the longest row of any split."""
         return self.ood_lengths[1] + self.prefix
 
     @property
     def max_position(self) -> int:
-        """How many position ids the paper gives a counter of this task: the next power of two."""
+        """The number of position ids that the paper uses for this task: the next power of two above the longest row."""
         return 1 << (self.longest_row - 1).bit_length()
 
     @property
@@ -166,42 +166,42 @@ class Task(ABC):
         return ("ind", "ood", "aux") if self.has_auxiliary else ("ind", "ood")
 
     def sample(self, split: Split, batch: int, generator: torch.Generator) -> Rows:
-        """Rows of a split, drawn on the generator's device; training mixes in auxiliary rows half and half."""
+        """Draws rows of a split, on the generator's device. Half of training rows are auxiliary, if there are such."""
         return self._finish(self._draw(split, batch, generator))
 
     def sample_length(self, counted: int, batch: int, generator: torch.Generator) -> Rows:
-        """Training rows that count so many tokens each, or rows like them where training has none of this length."""
+        """Draws training rows with `counted` counted tokens, or similar rows if training has none of this length."""
         return self._finish(self._draw_length(counted, batch, generator))
 
     @abstractmethod
     def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
-        """Rows without bos that count so many tokens each."""
+        """Draws rows with `counted` counted tokens each, without bos."""
 
     def lengthened(self, train_length: int, ood_length: int) -> "Task":
         """The same task, with the same vocabulary, on rows of other lengths."""
         return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
 
     def label(self, token_ids: TokenIds) -> LabelIds:
-        """The right answer at every position, NOT_SCORED where there is none."""
+        """The id of the right answer at every position; NOT_SCORED where there is none."""
         plain = token_ids[:, 1:] if self.bos else token_ids
         labels = self._label(plain)
-        # A count beyond the vocabulary has no word, so it cannot be scored.
+        # A count without a number word in the vocabulary cannot be scored.
         labels = labels.where((plain != self._pad) & (labels < self.vocab.size), NOT_SCORED)
         return torch.cat([torch.full_like(token_ids[:, :1], NOT_SCORED), labels], 1) if self.bos else labels
 
     def scored(self, split: Split, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
-        """Where a split is scored: at every label, for OOD only beyond the longest training position."""
+        """True at the positions that are scored: all labels, or for OOD those beyond the longest training position."""
         mask = label_ids != NOT_SCORED
         if split == "ood":
             mask = mask & (torch.arange(mask.shape[1], device=mask.device) >= self.prefix + self.train_length)
         return mask
 
     def scored_apart(self, label_ids: LabelIds) -> Bool[Tensor, "batch pos"] | None:
-        """Tokens outside the score whose accuracy is worth a number of its own; None: the task has none."""
+        """True at tokens outside the score whose accuracy is reported separately; None if there are no such tokens."""
         return None
 
     def label_tokens(self, tokens: Sequence[str]) -> list[str]:
-        """The labeller on one row of written tokens, as in the paper's files."""
+        """The labels of one row, both as text as in the paper's files."""
         ids = torch.tensor([self.vocab.encode(tokens)])
         return self.vocab.decode(self.label(ids)[0].tolist())
 
@@ -210,7 +210,7 @@ class Task(ABC):
         return self.plain_vocabulary.id(PAD)
 
     def _finish(self, token_ids: TokenIds) -> Rows:
-        """Rows with bos in front, where the task has it."""
+        """The rows with their lengths, and with bos in front if the task has it."""
         if self.bos:
             token_ids = torch.nn.functional.pad(token_ids, (1, 0), value=self.vocab.id(BOS))
         return Rows(token_ids, (token_ids != self._pad).sum(1))
@@ -218,7 +218,7 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class ListedTask(Task):
-    """A task with so few different rows that they can be listed: its tokens are all equal, or nearly so."""
+    """A task with so few different rows that they can be listed, since nearly all tokens of a row are equal."""
 
     rows_repeat: ClassVar[bool] = True
 
@@ -229,14 +229,14 @@ class ListedTask(Task):
 
     @abstractmethod
     def _main_rows(self, split: Split) -> list[list[str]]:
-        """Every row of the counting task itself, without bos; all are equally likely."""
+        """Every row of the split that is not auxiliary, without bos; all are equally likely."""
 
     def _auxiliary_rows(self) -> list[list[str]]:
         """Every auxiliary row; all are equally likely."""
         return []
 
     def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]]:
-        """Every row of a split, with its probability, on the CPU."""
+        """Every row of a split and its probability, on the CPU."""
         token_ids, probabilities = self._listed(split)
         return self._finish(token_ids), probabilities
 
@@ -257,7 +257,7 @@ class ListedTask(Task):
 
     @abstractmethod
     def _rows_of_length(self, counted: int) -> list[list[str]]:
-        """Every row that counts so many tokens, without bos; all are equally likely."""
+        """Every row with `counted` counted tokens, without bos; all are equally likely."""
 
     def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
         rows = self._rows_of_length(counted)
@@ -272,12 +272,12 @@ class ListedTask(Task):
 
 
 def running_count(token_ids: TokenIds, token_id: int) -> Int[Tensor, "batch pos"]:
-    """How often the token has occurred up to and including each position."""
+    """How often the token occurs up to and including each position."""
     return (token_ids == token_id).cumsum(1)
 
 
 def check_sound(task: Task, max_position: int) -> None:
-    """Refuses a task whose longest row does not fit the positions."""
+    """Refuses a task whose longest row has more tokens than there are position ids."""
     if task.longest_row > max_position:
         raise CountLensError(
             f"{task.name} has rows of up to {task.longest_row} tokens, more than max_position={max_position}: "

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Acceptance = tuple[float, ...]  # P(keep a composition) by its smallest part 0, 1, ...; the last holds above, too
+Acceptance = tuple[float, ...]  # P(keep a composition) by its smallest part 0, 1, ...; the last also for larger parts
 KEEP_ALL: Acceptance = (1.0,)
 
 
@@ -20,14 +20,15 @@ def sample_compositions(
     largest_total: int,
     acceptance: Acceptance = KEEP_ALL,
 ) -> Int[Tensor, "batch n_parts"]:
-    """For each total, n_parts numbers of 0..largest that sum to it, all such lists being equally likely.
+    """For each total, `n_parts` random numbers from 0..largest that sum to it; all such lists are equally likely.
 
-    No total is above `largest_total`: reading that off the totals would make the host wait for a GPU at every batch.
-    `acceptance` must rise; a list whose smallest part is m is then acceptance[m] times as likely as before.
-    The paper draws by stars and bars and rejects lists with too large a part, or by their smallest part. Drawing
-    part by part, each from its exact distribution given what is left, gives the same law and rejects nothing. The
-    smallest part needs one more draw: acceptance[m] is a sum of steps, one for each floor up to m, so a floor is
-    drawn first, and then a list all of whose parts reach it.
+    No total may be above `largest_total`: computing that bound here would make the host wait for a GPU in every batch.
+    With `acceptance`, which must not fall, a list whose smallest part is m is weighted by acceptance[m].
+
+    The paper draws by stars and bars and rejects lists with too large a part, or by their smallest part. Drawing part
+    by part, each from its exact distribution given the remaining total, has the same law and rejects nothing. The
+    smallest part needs one more draw: acceptance[m] is a sum of steps, one for each floor up to m, so a floor is drawn
+    first, and then a list whose parts are all at least that floor.
     """
     most = min(1 << largest_total.bit_length(), n_parts * largest)  # a power of two, so that few tables are made
     floors, cumulative = (table.to(generator.device) for table in _distributions(n_parts, largest, most, acceptance))
@@ -36,9 +37,9 @@ def sample_compositions(
     left, parts = totals - n_parts * floor, []
     for part in range(n_parts):
         u = torch.rand(len(totals), 1, generator=generator, device=generator.device)
-        drawn = (u >= cumulative[floor, part, left]).sum(1)
-        parts.append(drawn + floor)
-        left = left - drawn
+        above_floor = (u >= cumulative[floor, part, left]).sum(1)
+        parts.append(above_floor + floor)
+        left = left - above_floor
     return torch.stack(parts, 1)
 
 
@@ -46,7 +47,7 @@ def sample_compositions(
 def _distributions(
     n_parts: int, largest: int, most: int, acceptance: Acceptance
 ) -> tuple[Float[Tensor, "total lower_floor"], Float[Tensor, "floor n_parts total largest"]]:
-    """P(floor <= j) for each total, and P(part - floor <= v) for each floor, part and total left for the rest."""
+    """P(floor <= j) for each total, and P(part - floor <= v) for each floor, part and remaining total."""
     steps = [after - before for before, after in zip((0.0, *acceptance), acceptance, strict=False)]
     weights, tables = [], []
     for floor, step in enumerate(steps):
@@ -61,7 +62,7 @@ def _distributions(
 
 
 def _count_compositions(n_parts: int, largest: int, most: int) -> list[list[int]]:
-    """ways[m][t]: compositions of t into m parts of 0..largest, as exact integers."""
+    """ways[m][t] is the number of compositions of t into m parts of 0..largest, as exact integers."""
     ways = [[1] + [0] * most]
     for _ in range(n_parts):
         before = ways[-1]
@@ -70,7 +71,7 @@ def _count_compositions(n_parts: int, largest: int, most: int) -> list[list[int]
 
 
 def _part_shares(ways: list[list[int]], largest: int) -> list[list[list[float]]]:
-    """P(part <= v), v < largest, for each part, given the total that is left for it and the parts after it."""
+    """P(part <= v) for v < largest, for each part and each total that remains for it and the parts after it."""
     n_parts = len(ways) - 1
     table = []
     for part in range(n_parts):
@@ -82,5 +83,5 @@ def _part_shares(ways: list[list[int]], largest: int) -> list[list[list[float]]]
 
 
 def _running_shares(numbers: Sequence[int | float], whole: int | float) -> list[float]:
-    """Running sums as parts of a whole; all ones where there is nothing to share."""
+    """The running sums of numbers, divided by a whole; all ones if the whole is 0."""
     return [running / whole for running in accumulate(numbers)] if whole else [1.0] * len(numbers)

@@ -19,7 +19,7 @@ FIRST, OTHER = "T", "F"
 
 @dataclass(frozen=True)
 class _FirstToken(Task):
-    """Whether this is the first token; scored at the first token only."""
+    """Is this the first token? Scored at the first token only."""
 
     train_length: Length = 50
     ood_length: Length = 128
@@ -34,17 +34,17 @@ class _FirstToken(Task):
         return labels
 
     def scored(self, split: Split, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
-        """The first token alone: the other label is right almost everywhere without any counting."""
+        """Only the first token: elsewhere the label is always the same, and right without any counting."""
         return label_ids == self.plain_vocabulary.id(FIRST)
 
     def scored_apart(self, label_ids: LabelIds) -> Bool[Tensor, "batch pos"]:
-        """All other tokens: the paper finds every counter perfect there."""
+        """All other tokens, at which the paper's counters are always right."""
         return label_ids == self.plain_vocabulary.id(OTHER)
 
 
 @dataclass(frozen=True)
 class FirstTokenHomogeneous(_FirstToken, ListedTask):
-    """Whether this is the first token, where all tokens are equal.
+    """Is this the first token? All tokens are equal.
 
     >>> FirstTokenHomogeneous().label_tokens("a a a".split())
     ['T', 'F', 'F']
@@ -69,7 +69,7 @@ class FirstTokenHomogeneous(_FirstToken, ListedTask):
 
 @dataclass(frozen=True)
 class FirstTokenHeterogeneous(_FirstToken):
-    """Whether this is the first token, among ten kinds of tokens.
+    """Is this the first token? There are ten kinds of tokens.
 
     >>> FirstTokenHeterogeneous().label_tokens("3 3 8".split())
     ['T', 'F', 'F']
@@ -93,7 +93,7 @@ class FirstTokenHeterogeneous(_FirstToken):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Nothing is counted here, so that no kinds are told apart; rows of equal tokens are of the first one."""
+        """Only the first kind, of which rows of equal tokens consist: nothing is counted, so kinds do not matter."""
         return ("0",)
 
     def _draw(self, split: Split, batch: int, generator: torch.Generator) -> TokenIds:

@@ -14,7 +14,7 @@ from training.tasks.vocabulary import BOS, PAD, Vocabulary, number_vocabulary
 
 @dataclass(frozen=True)
 class Modular(ListedTask):
-    """The count of `a` so far, from 1 to the base and round again. Training rows have all lengths from 1 on.
+    """The count of `a` so far, from 1 to the base and then from 1 again. Training rows have all lengths from 1 on.
 
     >>> Modular(base=3).label_tokens("a a a a".split())
     ['1', '2', '3', '1']
@@ -47,7 +47,7 @@ class Modular(ListedTask):
 
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
-        """Bos is always among the tokens, as in the paper, whose files write it as `0`."""
+        """The vocabulary, always with bos, as in the paper, whose files write bos as `0`."""
         return number_vocabulary(range(1, self.base + 1), BOS, PAD, "a", aliases={"0": BOS})
 
     @property

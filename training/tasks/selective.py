@@ -14,27 +14,27 @@ from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
 from training.tasks.compositions import KEEP_ALL, Acceptance, sample_compositions
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
-# How likely the paper keeps a row, by how often its rarest kind occurs (train), or by how far its most frequent kind
-# stays below the limit (OOD): with bos only, and in training only rows of more than 20 tokens.
+# The probability that the paper keeps a row: in training by how often its rarest kind occurs, in OOD by how far its
+# most frequent kind stays below the limit. Only with bos, and in training only for rows of more than 20 tokens.
 KEPT_TRAINING_ROWS = (0.0005, 0.015, 0.2, 0.8, 1.0)
 KEPT_OOD_ROWS = (0.01, 0.5, 0.8, 1.0)
 SHORT_ROW = 20
 
-LARGEST_TABLE = 4_000_000  # numbers in the sampler's table
+LARGEST_SAMPLER_TABLE = 4_000_000  # numbers in the sampler's table
 
 
 def check_table(n_kinds: int, max_count: int, ood_length: int) -> None:
-    """Refuses settings for which `sample_compositions` would make a table that takes minutes and gigabytes."""
+    """Refuses settings for which the table of `sample_compositions` would take minutes and gigabytes."""
     size = n_kinds * max_count * ood_length
-    if size > LARGEST_TABLE:
+    if size > LARGEST_SAMPLER_TABLE:
         raise CountLensError(
             f"{n_kinds} kinds of at most {max_count} tokens in rows of up to {ood_length} need a table of {size:,} "
-            f"numbers, more than {LARGEST_TABLE:,}: lower ood_length"
+            f"numbers, more than {LARGEST_SAMPLER_TABLE:,}: lower ood_length"
         )
 
 
 def shuffle_kinds(counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, generator: torch.Generator) -> TokenIds:
-    """Rows in which kind k occurs counts[k] times, in random order, padded to `longest`."""
+    """Rows in random order in which kind k occurs counts[k] times, padded to `longest` tokens."""
     columns = torch.arange(longest, device=counts.device)
     ends = counts.cumsum(1)
     kinds = (columns[None, :, None] >= ends[:, None, :]).sum(2)
@@ -47,14 +47,14 @@ def shuffle_kinds(counts: Int[Tensor, "batch n_kinds"], longest: int, pad: int, 
 class Selective(Task):
     """How often this kind of token occurred before.
 
-    With bos, training rows have all lengths from 1 on, and rows that lack a kind are rare (paper's own files).
+    With bos, training rows have all lengths from 1 on, and rows without some kind are rare, as in the paper's files.
 
     >>> Selective().label_tokens("4 9 4 4".split())
     ['0', '0', '1', '2']
     """
 
     n_kinds: Kinds = 10  # kinds of tokens, written 0, 1, ...
-    max_count: Length = 10  # how often a kind occurs at the most
+    max_count: Length = 10  # how often a kind may occur
 
     summary: ClassVar[str] = "for each token, how often its kind occurred before"
     form: ClassVar[str] = "selective"
@@ -75,7 +75,7 @@ class Selective(Task):
 
     @property
     def balanced(self) -> bool:
-        """Whether rows are reweighted and of all lengths: in the paper those with bos are."""
+        """Whether rows are reweighted and have all lengths, as those with bos in the paper."""
         return self.bos
 
     @property
@@ -113,14 +113,14 @@ class Selective(Task):
         return shuffle_kinds(self._draw_counts(split, lengths, generator), counted, self._pad, generator)
 
     def count_shares(self, split: Split, rows: int, generator: torch.Generator) -> Float[Tensor, "count"]:
-        """The share of rows in which a kind occurs 0, 1, ... times; all kinds are alike."""
+        """The share of rows in which a kind (all are alike) occurs 0, 1, ... times, estimated on drawn rows."""
         low, high = self.ood_lengths if split == "ood" else self.train_lengths
         lengths = torch.randint(low, high + 1, (rows,), generator=generator, device=generator.device)
         counts = self._draw_counts(split, lengths, generator)
         return counts.flatten().bincount(minlength=self.max_count + 1) / counts.numel()
 
     def _draw_counts(self, split: Split, lengths: Lengths, generator: torch.Generator) -> Int[Tensor, "batch n_kinds"]:
-        """How often each kind occurs in each row."""
+        """Draws how often each kind occurs in each row."""
         most = self.n_kinds * self.max_count
 
         def draw(totals: Lengths, acceptance: Acceptance = KEEP_ALL) -> Int[Tensor, "batch n_kinds"]:
@@ -175,7 +175,7 @@ class SelectiveModular(Selective):
 
     @property
     def max_position(self) -> int:
-        """130 for 128 tokens, as in the paper."""
+        """The number of position ids: 130 for 128 tokens, as in the paper."""
         return self.longest_row + 2
 
     def answer_ids(self, earlier: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

@@ -1,4 +1,4 @@
-"""Counting on from a given number, and counting taught by a helper token (paper, section 4; table 1, middle)."""
+"""Counting on from a given number, and counting with a helper token (paper, section 4; table 1, middle)."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,21 +13,21 @@ from training.tasks.base import LabelIds, ListedTask, Split, TokenIds
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 SYMBOL, HELPER = "a", "<b>"
-MOST_PAIRED = 300  # counted tokens up to which every pair of start and length is a row of its own
+MOST_PAIRED = 300  # counted tokens up to which all pairs of start and length are listed
 
 
 @dataclass(frozen=True)
 class ShiftedStart(ListedTask):
-    """Count on from the number that stands first.
+    """Count on from the number at the beginning.
 
     >>> ShiftedStart().label_tokens("7 a a a".split())
     ['-1', '8', '9', '10']
 
-    OOD rows are every pair of a start and a longer row that still ends on a number word. The paper's rows for
-    its length-ratio table differ: they start from 0, and its OOD rows always end at the last number word.
+    OOD rows are all pairs of a start and a length beyond training that still end on a number word. The paper's rows
+    for its length-ratio table differ: they start from 0, and its OOD rows always end at the last number word.
     """
 
-    from_zero: bool | None = None  # rows of the length-ratio table (wherever lengths are not 50 and 100)
+    from_zero: bool | None = None  # rows of the length-ratio table; None: if the lengths are not 50 and 100
 
     summary: ClassVar[str] = "count the a's on from the number that stands first"
     start_tokens: ClassVar[int] = 1
@@ -46,7 +46,7 @@ class ShiftedStart(ListedTask):
 
     @property
     def starts_from_zero(self) -> bool:
-        """Whether rows are those of the length-ratio table."""
+        """Whether the rows are those of the length-ratio table, which start from 0."""
         return self.from_zero if self.from_zero is not None else (self.train_length, self.ood_length) != (50, 100)
 
     @property
@@ -80,14 +80,14 @@ class ShiftedStart(ListedTask):
         return (str(self.first_start),)
 
     def starts(self, counted: int) -> range:
-        """Every start from which a row of this length still ends on a number word."""
+        """The starts from which a row of this length still ends on a number word."""
         return range(self.first_start, self.ood_length - counted + 1)
 
     def _rows_of_length(self, counted: int) -> list[list[str]]:
         return [_row(start, counted) for start in self.starts(counted)]
 
     def _label(self, token_ids: TokenIds) -> LabelIds:
-        """Start plus what came since. A helper row also names its start; a main row does not."""
+        """The start plus the tokens since. The start itself is labelled in helper rows, and not scored in main rows."""
         start = token_ids[:, :1]
         counts = start + torch.arange(token_ids.shape[1], device=token_ids.device)
         counts = counts.where((counts <= self.largest_number) & (start <= self.largest_number), NOT_SCORED)
@@ -100,7 +100,7 @@ class ShiftedStart(ListedTask):
 
 @dataclass(frozen=True)
 class HelperToken(ShiftedStart):
-    """Count from 1; auxiliary rows count another token, and further.
+    """Count from 1. Auxiliary rows count another token, and further.
 
     >>> HelperToken().label_tokens("1 a a a".split())
     ['-1', '2', '3', '4']
@@ -137,7 +137,7 @@ class HelperToken(ShiftedStart):
 
 @dataclass(frozen=True)
 class HelperShiftedStart(HelperToken):
-    """Both: rows start anywhere. Main rows end where training ends, OOD and auxiliary rows at the last number.
+    """Helper token and shifted start. Training rows all end at one number, OOD and auxiliary rows at the last one.
 
     >>> HelperShiftedStart().label_tokens("7 a a".split())
     ['-1', '8', '9']
@@ -160,13 +160,13 @@ class HelperShiftedStart(HelperToken):
         return [_row(start, end - start) for start in range(1, self.train_length + 1)]
 
     def starts(self, counted: int) -> range:
-        """Every start from which a row of this length ends where training does, or else at the last number."""
+        """The starts from which a row of this length ends no later than training rows or, if it is longer, OOD rows."""
         end = self.train_length + 1 if counted <= self.train_length else self.ood_length
         return range(1, end - counted + 1)
 
     @property
     def usual_length(self) -> int:
-        """Half of the longest: rows end at one number, and a shorter row can start at several."""
+        """Half of the longest, since only shorter rows can start at several numbers."""
         return self.train_length // 2
 
     def _auxiliary_rows(self) -> list[list[str]]:
@@ -174,5 +174,5 @@ class HelperShiftedStart(HelperToken):
 
 
 def _row(start: int, length: int, symbol: str = SYMBOL) -> list[str]:
-    """A start number and so many symbols."""
+    """A start number, followed by `length` symbols."""
     return [str(start)] + [symbol] * length

@@ -1,4 +1,4 @@
-"""Vanilla counting with the succession sequence beside it (paper, section 4; table 1, top)."""
+"""Vanilla counting, with the succession sequence as auxiliary rows (paper, section 4; table 1, top)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabu
 
 @dataclass(frozen=True)
 class VanillaSuccession(ListedTask):
-    """How many `a` there were so far; auxiliary rows recite the numbers.
+    """The count of `a` so far; auxiliary rows recite the numbers.
 
     >>> VanillaSuccession().label_tokens("a a a".split())
     ['1', '2', '3']

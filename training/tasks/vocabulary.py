@@ -1,4 +1,4 @@
-"""Tokens and their ids. A number's id is the number itself, so that logit 7 is the count 7."""
+"""Tokens and their ids. The id of a number is the number itself, so that logit 7 is that of the count 7."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,19 +38,19 @@ class Vocabulary:
         return self._ids[token]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Token ids."""
+        """The ids of tokens."""
         ids = {token: self.id(token) for token in set(tokens)}
         return [ids[token] for token in tokens]
 
     def encode_labels(self, labels: Sequence[str]) -> list[int]:
-        """Label ids; "-1" is NOT_SCORED. Aliases are of inputs only."""
+        """The ids of labels; "-1" is NOT_SCORED. Aliases hold for inputs only."""
         missing = [label for label in labels if label != "-1" and label not in self._ids]
         if missing:
             raise unknown("label", missing[0], _abridged(self.tokens))
         return [NOT_SCORED if label == "-1" else self._ids[label] for label in labels]
 
     def decode(self, ids: Sequence[int]) -> list[str]:
-        """Tokens of ids; NOT_SCORED is "-1"."""
+        """The tokens of ids; NOT_SCORED is "-1"."""
         size = self.size
         bad = [index for index in ids if not NOT_SCORED <= index < size]
         if bad:
@@ -59,14 +59,14 @@ class Vocabulary:
 
 
 def number_vocabulary(numbers: range, *symbols: str, aliases: Mapping[str, str] | None = None) -> Vocabulary:
-    """Numbers that begin at 0 or 1, and a task's own symbols. The first symbol takes id 0 if no number does."""
+    """A vocabulary of numbers from 0 or 1 on, and a task's symbols. The first symbol has id 0 if no number has."""
     words = [str(number) for number in numbers]
     in_front = symbols[: numbers.start]
     return Vocabulary((*in_front, *words, *symbols[len(in_front) :]), aliases or {})
 
 
 def _abridged(tokens: Sequence[str]) -> list[str]:
-    """The tokens with a run of numbers folded, for messages: 0..100, <pad>, a."""
+    """The tokens for an error message, with the numbers shortened to a range: 0..100, <pad>, a."""
     numbers = [token for token in tokens if token.isdigit()]
     if len(numbers) < 3:
         return list(tokens)

@@ -106,14 +106,14 @@ def test_an_array_job_that_fails_says_so_in_its_exit_code(grid: Path, capsys: py
     assert "failed: " in called(capsys, "sweep", grid, "--index", 0, code=1)
     out = called(capsys, "sweep", grid, code=1)
     assert "1 of 2 runs finished, 1 failed" in out
-    assert "is not empty and no run" in out
+    assert "is neither empty nor a run" in out
 
 
 def test_a_dry_run_prints_time_and_cost_and_leaves_nothing(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "sweep", grid, "--dry-run", "--gpu", "h100", "--price-per-core-hour", 0.05)
     assert "2 runs in 2 cells" in out
     assert "FLOP" in out
-    assert "a core hour" in out
+    assert "per core hour" in out
     assert "on one h100" in out
     assert "mod10/rnn-1L-8d-5to10-20steps " in out  # a line per cell
     assert not Path("runs").exists()
@@ -271,5 +271,5 @@ def test_one_damaged_run_does_not_hide_the_others(grid: Path, capsys: pytest.Cap
     (folder.path / "metrics.jsonl").write_text("oops\n")
     first, second = called(capsys, "sweep", grid, "--status").splitlines()
     assert first.split()[1] == "failed"
-    assert "metrics.jsonl, line 1 is no evaluation" in first
+    assert "metrics.jsonl, line 1 is not an evaluation" in first
     assert second.split()[1] == "waiting"

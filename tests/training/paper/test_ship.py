@@ -255,9 +255,9 @@ def test_the_card_says_what_each_counter_is(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("oops\n", "line 1 is no run of a sweep"),
-        ('{"name": "a/seed0"}\n', "line 1 is no run of a sweep"),
-        ('{"name": "a/seed0", "config": {"colour": 1}}\n', "line 1 is no run of a sweep"),
+        ("oops\n", "line 1 is not a run of a sweep"),
+        ('{"name": "a/seed0"}\n', "line 1 is not a run of a sweep"),
+        ('{"name": "a/seed0", "config": {"colour": 1}}\n', "line 1 is not a run of a sweep"),
         ('{"name": "../a/seed0", "config": {}}\n', "must lie beside the manifest"),
         ('{"name": "/a/seed0", "config": {}}\n', "must lie beside the manifest"),
         ('{"name": "a/seed0", "config": {}}\n' * 2, "more than once"),

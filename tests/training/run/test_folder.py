@@ -144,7 +144,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path, tiny: Run
         RunFolder.create(tmp_path / "run", replace(tiny, seed=1))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter1.txt").write_text("It was a dark and stormy night")
-    with pytest.raises(CountLensError, match="is not empty and no run"):
+    with pytest.raises(CountLensError, match="is neither empty nor a run"):
         RunFolder.create(tmp_path / "thesis", tiny)
     with pytest.raises(CountLensError, match="holds no run"):
         RunFolder.open(tmp_path / "thesis")
@@ -251,7 +251,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before_it(
     run = stopped(tmp_path / "run", tiny, step=12)
     flip(run.path / "state.safetensors")
     train(run, progress=False)
-    assert "its checksum does not match; going on from the state before it, of step 8" in capsys.readouterr().err
+    assert "its checksum does not match; going on from the previous state, of step 8" in capsys.readouterr().err
     assert contents(run.path) == contents(whole.path)
 
 
@@ -262,7 +262,7 @@ def test_two_damaged_states_are_an_error_whose_way_out_works(tmp_path: Path, tin
     for name in ("state.safetensors", "state.previous.safetensors"):
         flip(run.path / name)
     before = contents(run.path)
-    with pytest.raises(CountLensError, match=r"no sound state is left: .* remove everything in .* but config\.json"):
+    with pytest.raises(CountLensError, match=r"there is no other state: .* remove everything in .* but config\.json"):
         train(run, progress=False)
     assert contents(run.path) == before
     for path in run.path.iterdir():
@@ -337,7 +337,7 @@ def test_a_bad_line_in_the_metrics_is_named_and_a_cut_last_line_is_left_out(tmp_
         for lines in (first + bad + third, first + bad):
             metrics.write_text(lines)
             with pytest.raises(
-                CountLensError, match=r"metrics\.jsonl, line 2 is no evaluation .* remove everything in"
+                CountLensError, match=r"metrics\.jsonl, line 2 is not an evaluation .* remove everything in"
             ):
                 run.metrics()
             with pytest.raises(CountLensError, match=r"metrics\.jsonl, line 2"):
@@ -349,7 +349,7 @@ def test_a_folder_that_is_refused_keeps_all_its_files(tmp_path: Path, tiny: RunC
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.unfinished").write_text("It was a dark and stormy night")
-    with pytest.raises(CountLensError, match="is not empty and no run"):
+    with pytest.raises(CountLensError, match="is neither empty nor a run"):
         RunFolder.create(folder, tiny)
     assert [path.name for path in folder.iterdir()] == ["chapter1.unfinished"]
 

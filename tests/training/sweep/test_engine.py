@@ -178,7 +178,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     assert [kinds[run.name] for run in manifest.runs] == ["finished", "failed", "finished"]
     status = status_of(blocked, manifest.runs[1].config)
     assert status.state == "failed"
-    assert "is not empty and no run" in (status.error or "")
+    assert "is neither empty nor a run" in (status.error or "")
     (blocked.path / "notes.txt").unlink()
     (blocked.path / "error.txt").unlink()
     (left,) = manifest.unfinished()
@@ -248,19 +248,19 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert Manifest.read(manifest.path) == manifest
     assert len(manifest.path.read_text().splitlines()) == 4
     manifest.path.write_text('{"name": 3}\n')
-    with pytest.raises(CountLensError, match="line 1 is no run of a sweep"):
+    with pytest.raises(CountLensError, match="line 1 is not a run of a sweep"):
         Manifest.read(manifest.path)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"name": "a/seed0", "config": {"seed": -1}}', r"line 1 is no run.*seed = -1: must be at least 0"),
-        ('{"name": "a/seed0", "config": {"optimiser": {"lr": NaN}}}', "line 1 is no run of a sweep"),
+        ('{"name": "a/seed0", "config": {"seed": -1}}', r"line 1 is not a run.*seed = -1: must be at least 0"),
+        ('{"name": "a/seed0", "config": {"optimiser": {"lr": NaN}}}', "line 1 is not a run of a sweep"),
         ('{"name": 3, "config": {}}', "name = 3: must be str"),
-        ('{"name": "a\\u0000b", "config": {}}', "is no name of a run"),
+        ('{"name": "a\\u0000b", "config": {}}', "is not the name of a run"),
         ('{"name": "a", "config": {}, "colour": 1}', "a line has no setting colour"),
-        ("[" * 100_000, "line 1 is no run of a sweep"),
+        ("[" * 100_000, "line 1 is not a run of a sweep"),
         ("3", "a line must be an object with named values, not 3"),
         ("{}\n" * 5001, "5,001 runs, more than 5,000"),
     ],

@@ -131,7 +131,7 @@ def test_the_text_says_it_all_in_human_units() -> None:
     result = Estimate(cells, 2, 2400.0, "a100", 2.0, price_per_core_hour=0.5, already_finished=7)
     work, here, longest, gpu, *notes = str(result).splitlines()
     assert work == "work  4 runs in 2 cells, 3.2 PFLOP; 7 more are finished"
-    assert here == "here  1 h 12 min one by one, 40 min with 2 at a time, $0.60 at $0.50 a core hour"
+    assert here == "here  1 h 12 min one by one, 40 min with 2 at a time, $0.60 at $0.50 per core hour"
     assert longest == "      the longest run is mod10/ape-2L: 20 min"
     assert gpu == "GPU   1 h 12 min on one a100 (80 GB), $2.40 at $2.00 an hour, a typical list price"
     assert "1 of 2 cells" in notes[-1]

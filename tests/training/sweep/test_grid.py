@@ -118,7 +118,7 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"d_model": [64, 31]}, r"cell 2 \(d_model = 31, seed = 0\): .*not divisible"),
         ({"lengths": [[50]]}, r"lengths = \[50\]: give \[train_length, ood_length\]"),
         ({"max_position": 20}, "more than max_position=20"),
-        ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
+        ({"architecture": "lstm", "n_heads": 2}, "--n-heads is not an option of the family lstm"),
         ({"task": []}, r"cell 2: task = \[\] gives no run"),
         ({"seeds": 0}, "gives no run"),
         ({"seeds": ["a"]}, "seed = 'a': must be int"),

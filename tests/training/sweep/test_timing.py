@@ -66,7 +66,7 @@ def test_cheap_calls_are_timed_often_and_dear_ones_once(
         return len(made.append(1) or made)
 
     made: list[int] = []
-    seconds, result = timing._timed(call, timing.time.perf_counter, 1.0)
+    seconds, result = timing._time_calls(call, timing.time.perf_counter, 1.0)
     assert seconds == pytest.approx(call_seconds)
     assert result == len(made) == calls
 
@@ -80,7 +80,7 @@ def ones(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         rows.append(trainer.config.optimiser.batch_size)
         return advance(trainer)
 
-    monkeypatch.setattr(timing, "_timed", lambda action, *_: (1.0, action()))
+    monkeypatch.setattr(timing, "_time_calls", lambda action, *_: (1.0, action()))
     monkeypatch.setattr(timing.Trainer, "advance", noted)
     return rows
 
