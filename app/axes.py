@@ -55,7 +55,7 @@ def _axis(hint: Any, help_text: str) -> Any:
 SWITCHES = {name for name, hint in _options().items() if hint is bool}
 AXES = {name: _axis(*_documented(name, hint)) for name, hint in _options().items()} | {
     "architecture": _axis(str, "positional schemes and recurrent families, in place of --position and --family"),
-    "bos": _axis(Literal["without", "with", "both"], "put a token of its own first"),
+    "bos": _axis(Literal["without", "with", "both"], "begin each row with a special first token"),
     "lengths": _axis(str, "train and OOD lengths, as 50to100"),
     "seeds": Annotated[
         Annotated[int, Meta(ge=1, le=MAX_RUNS)], arg(help="how many seeds, from 0 on (1)", help_behavior_hint="")
