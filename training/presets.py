@@ -260,10 +260,15 @@ def _resolve_model(options: ModelOptions, recipe: Recipe) -> ModelSettings:
     if refused:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
         raise CountLensError(f"{flags} is not an option of the family {options.family}: leave it out")
-    defaults = {field.name: field.default for field in fields(config)}
-    defaults |= config.sizes_at(options.d_model or recipe.d_model)
+    defaults = _family_values(options, options.d_model or recipe.d_model)
     from_recipe = {name: value for name, value in vars(recipe).items() if value is not None}
     return ModelSettings(**_fill(options, defaults | from_recipe | {"position": DEFAULT_POSITION}) | foreign)
+
+
+def _family_values(options: ModelOptions, d_model: int) -> dict[str, Any]:
+    """The default values of the fields of the family's config, at this width."""
+    config = FAMILIES[options.family].config
+    return {field.name: field.default for field in fields(config)} | config.sizes_at(d_model)
 
 
 def model_config(config: RunConfig) -> CounterConfig:
@@ -293,14 +298,19 @@ def cell_name(config: RunConfig) -> str:
     parts += ["noncausal"] * (not model.causal)
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
+    parts += [f"{data.max_position}pids"] * (data.max_position != task_of(config).max_position)
     parts += [data.policy] * (data.policy != "shifted")
-    parts += _other_than_recipe(config, recipe)
+    parts += _unusual_values(config, recipe)
     parts += [config.preset] * (config.preset != "small")
     return f"{data.task}{'-bos' * data.bos}/{'-'.join(parts)}"
 
 
-# How a run's name writes a value that differs from its recipe; layers, width and heads have places of their own.
-RECIPE_LABELS = {
+# How a run's name writes a value that differs from the recipe's or from the family's at this width. Layers, width and
+# heads have places of their own.
+LABELS = {
+    "d_mlp": "mlp{}",
+    "d_state": "state{}",
+    "d_head": "head{}",
     "init_std": "init{:g}",
     "embed_std": "embed{:g}",
     "dropout": "dropout{:g}",
@@ -315,14 +325,11 @@ RECIPE_LABELS = {
 }
 
 
-def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
-    """The parts of a run's name for settings that differ from the recipe, such as `lr0.01`."""
+def _unusual_values(config: RunConfig, recipe: Recipe) -> list[str]:
+    """The parts of a run's name for settings that differ from the recipe and the family's defaults, such as `lr0.01`."""
     values = vars(config.model) | vars(config.optimiser)
-    return [
-        label.format(values[name])
-        for name, label in RECIPE_LABELS.items()
-        if values[name] not in (None, getattr(recipe, name))
-    ]
+    usual = _family_values(config.model, config.model.d_model) | vars(recipe)
+    return [label.format(values[name]) for name, label in LABELS.items() if values[name] not in (None, usual.get(name))]
 
 
 def describe(model: ModelSettings) -> str:

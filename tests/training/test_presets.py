@@ -134,6 +134,12 @@ def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_posit
         ({"task": "first_tok_heterogeneous"}, {"position": "nope", "causal": False}, "{task}/nope-1L-noncausal/seed0"),
         ({"task": "shifted_start", "train_length": 25, "ood_length": 200}, {}, "{task}/ape-2L-25to200/seed0"),
         ({"policy": "randomised"}, {}, "mod10/ape-2L-randomised/seed0"),
+        ({"max_position": 200}, {}, "mod10/ape-2L-200pids/seed0"),
+        ({}, {"d_mlp": 100}, "mod10/ape-2L-mlp100/seed0"),
+        ({}, {"d_model": 128, "d_mlp": 512}, "mod10/ape-2L-128d/seed0"),
+        ({}, {"family": "s4", "d_state": 8}, "mod10/s4-1L-state8/seed0"),
+        ({}, {"family": "s4", "d_state": 64}, "mod10/s4-1L/seed0"),
+        ({}, {"family": "rwkv6", "d_head": 32}, "mod10/rwkv6-1L-head32/seed0"),
     ],
 )
 def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:
