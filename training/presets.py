@@ -296,6 +296,7 @@ def cell_name(config: RunConfig) -> str:
     parts += [f"{model.d_model}d"] * (model.d_model != recipe.d_model)
     parts += [f"{model.n_heads}h"] * (model.n_heads not in (recipe.n_heads, None))
     parts += ["noncausal"] * (not model.causal)
+    parts += [] if model.periods is None else [f"periods{'_'.join(f'{period:.9g}' for period in model.periods)}"]
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
     parts += [f"{data.max_position}pids"] * (data.max_position != task_of(config).max_position)
@@ -326,7 +327,7 @@ LABELS = {
 
 
 def _unusual_values(config: RunConfig, recipe: Recipe) -> list[str]:
-    """The parts of a run's name for settings that differ from the recipe and the family's defaults, such as `lr0.01`."""
+    """The parts of a run's name for values that differ from the recipe's or the family's, such as `lr0.01`."""
     values = vars(config.model) | vars(config.optimiser)
     usual = _family_values(config.model, config.model.d_model) | vars(recipe)
     return [label.format(values[name]) for name, label in LABELS.items() if values[name] not in (None, usual.get(name))]
@@ -335,7 +336,8 @@ def _unusual_values(config: RunConfig, recipe: Recipe) -> list[str]:
 def describe(model: ModelSettings) -> str:
     """One line that describes a model, such as `ape, 2 layers, 64 wide, 4 heads`."""
     heads = "" if model.n_heads is None else f", {_plural(model.n_heads, 'head')}"
-    return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}"
+    waves = "" if model.periods is None else f", waves of {', '.join(f'{period:g}' for period in model.periods)}"
+    return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}{waves}"
 
 
 def _plural(number: int, noun: str) -> str:

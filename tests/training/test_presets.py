@@ -33,7 +33,8 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
+    assert missing - {"embed_std", "periods"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
+    assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
     assert resolve(TrainConfig.from_dict(resolved.to_dict())) == resolved
@@ -140,6 +141,8 @@ def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_posit
         ({}, {"family": "s4", "d_state": 8}, "mod10/s4-1L-state8/seed0"),
         ({}, {"family": "s4", "d_state": 64}, "mod10/s4-1L/seed0"),
         ({}, {"family": "rwkv6", "d_head": 32}, "mod10/rwkv6-1L-head32/seed0"),
+        ({}, {"position": "rope", "periods": (10.0, 20.0)}, "mod10/rope-2L-periods10_20/seed0"),
+        ({}, {"position": "rope", "periods": (10.025, 20.05)}, "mod10/rope-2L-periods10.025_20.05/seed0"),
     ],
 )
 def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:
