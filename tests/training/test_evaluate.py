@@ -230,8 +230,10 @@ def test_a_shipped_counter_has_its_listed_score_on_the_papers_own_rows(name: str
     task = task_of_checkpoint(counter.info)
     assert task is not None
     scores = evaluate_file(counter, task, "shifted", PAPER_DATA / f"{FILES[name.partition('/')[0]]}.jsonl")
-    drawn = [evaluate(counter, task, "shifted", scores.lines, seed).ind for seed in range(5)]  # samples of that size
-    assert scores.accuracy == pytest.approx(counter.info.scores["ind"], abs=max(1.0, 4 * stdev(drawn)))
+    difference = abs(scores.accuracy - counter.info.scores["ind"])
+    if difference > 1.0:  # points; a larger one must be within the spread of drawn samples of that size
+        samples = [evaluate(counter, task, "shifted", scores.lines, seed).ind for seed in range(5)]
+        assert difference <= 4 * stdev(samples)
 
 
 def test_a_counter_is_left_in_the_mode_it_was_in() -> None:

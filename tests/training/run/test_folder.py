@@ -284,7 +284,7 @@ def test_moments_of_another_shape_never_reach_the_optimiser(tmp_path: Path, tiny
         train(run, progress=False)
 
 
-@pytest.mark.parametrize("step", [4, 8, 12])
+@pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (4, 8)), 12])
 def test_damage_to_any_file_is_an_error_or_changes_nothing(tmp_path: Path, tiny: RunConfig, step: int) -> None:
     """Flips a byte, cuts, empties or removes each file of a stopped run."""
     whole = RunFolder.create(tmp_path / "whole", tiny)

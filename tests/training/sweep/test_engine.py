@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ if __name__ == "__main__":
 """
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers through /proc")
+HAS_PROC = Path("/proc/self/task").is_dir()
+needs_proc = pytest.mark.skipif(not HAS_PROC, reason="finds the workers through /proc")
+Events = list[tuple[str, str]]  # kind and name of the run
 
 
 def manifest_of(folder: Path, **axes: object) -> Manifest:
@@ -169,22 +172,70 @@ def _holds(pid: int, path: Path) -> bool:
         return False
 
 
-def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
-    manifest = manifest_of(tmp_path, seeds=3, steps=20)
-    blocked = manifest.folder(manifest.runs[1])
-    blocked.path.mkdir(parents=True)
-    (blocked.path / "notes.txt").write_text("somebody's own")
-    kinds = {event.run.name: event.kind for event in sweep(manifest, options=EngineOptions(workers=1)) if event}
-    assert [kinds[run.name] for run in manifest.runs] == ["finished", "failed", "finished"]
-    status = status_of(blocked, manifest.runs[1].config)
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, Events]:
+    """A sweep and its events. One run's folder is blocked by a foreign file, one run is first trained by another
+    process, one is undisturbed; and where there is /proc, a fourth run's worker is killed (the last of the manifest).
+
+    One sweep for several tests: a worker takes seconds to import torch.
+    """
+    manifest = manifest_of(tmp_path_factory.mktemp("sweep"), steps=[5, 6, 7] + [1_000_000] * HAS_PROC)
+    blocked, held, _, *endless = manifest.runs
+    manifest.folder(blocked).path.mkdir(parents=True)
+    (manifest.folder(blocked).path / "notes.txt").write_text("somebody's own")
+    events: Events = []
+    with ExitStack() as other_process:
+        other_process.enter_context(RunFolder.create(manifest.folder(held).path, held.config).locked())
+        for event in sweep(manifest, options=EngineOptions(workers=1, retries=0)):
+            events += [(event.kind, event.run.name)] if event else []
+            if ("busy", held.name) in events:
+                other_process.close()
+            for run in endless:
+                kill_trainer(manifest.folder(run))
+    return manifest, events
+
+
+def kill_trainer(run: RunFolder) -> None:
+    """Kills the child process that trains a run, if one does."""
+    for pid in children(os.getpid()):
+        if _holds(pid, run.path / ".lock"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kinds_of(events: Events, name: str) -> list[str]:
+    return [kind for kind, run in events if run == name]
+
+
+def test_a_failing_run_is_recorded_and_the_others_go_on(troubled: tuple[Manifest, Events]) -> None:
+    manifest, events = troubled
+    failing, _, undisturbed, *_ = manifest.runs
+    assert kinds_of(events, failing.name) == ["started", "failed"]
+    assert kinds_of(events, undisturbed.name) == ["started", "finished"]
+    blocked = manifest.folder(failing)
+    status = status_of(blocked, failing.config)
     assert status.state == "failed"
     assert "is neither empty nor a run" in (status.error or "")
+    assert failing in manifest.unfinished()
     (blocked.path / "notes.txt").unlink()
     (blocked.path / "error.txt").unlink()
-    (left,) = manifest.unfinished()
-    assert left == manifest.runs[1]
-    assert train_run(blocked.path, left.config).kind == "finished"
-    assert manifest.unfinished() == []
+    assert train_run(blocked.path, failing.config).kind == "finished"
+    assert failing not in manifest.unfinished()
+
+
+def test_a_run_that_somebody_else_trains_is_waited_for(troubled: tuple[Manifest, Events]) -> None:
+    manifest, events = troubled
+    kinds = kinds_of(events, manifest.runs[1].name)
+    assert kinds[:2] == ["started", "busy"]
+    assert kinds[-2:] == ["started", "finished"]
+
+
+@needs_proc
+def test_a_run_whose_worker_dies_is_given_up_and_the_others_go_on(troubled: tuple[Manifest, Events]) -> None:
+    manifest, events = troubled
+    endless = manifest.runs[-1]
+    assert kinds_of(events, endless.name) == ["started", "failed"]
+    assert "died 1 time" in (manifest.folder(endless).failure or "")
+    assert manifest.folder(manifest.runs[1]).finished  # by the worker that took the dead one's place
 
 
 def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,36 +255,18 @@ def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypat
     assert status_of(manifest.folder(run), run.config).state == "finished"
 
 
+@pytest.mark.slow  # quick sibling: test_a_run_whose_worker_dies_is_given_up_and_the_others_go_on
 @needs_proc
-@pytest.mark.parametrize("retries", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_worker_that_dies_again_and_again_is_given_up(tmp_path: Path, retries: int) -> None:
+def test_a_worker_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, steps=[1_000_000, 5])
     endless, short = manifest.runs
-    events = []
-    for event in sweep(manifest, options=EngineOptions(workers=1, retries=retries)):
+    events: Events = []
+    for event in sweep(manifest, options=EngineOptions(workers=1, retries=1)):
         events += [(event.kind, event.run.name)] if event else []
-        for pid in children(os.getpid()):
-            if _holds(pid, manifest.folder(endless).path / ".lock"):
-                os.kill(pid, signal.SIGKILL)
-    assert events.count(("lost", endless.name)) == retries
-    assert events.count(("failed", endless.name)) == 1
+        kill_trainer(manifest.folder(endless))
+    assert kinds_of(events, endless.name) == ["started", "lost", "started", "failed"]
     assert ("finished", short.name) in events
-    assert f"died {retries + 1} time" in (manifest.folder(endless).failure or "")
-
-
-def test_a_run_that_somebody_else_trains_is_waited_for(tmp_path: Path) -> None:
-    manifest = manifest_of(tmp_path, steps=5)
-    (run,) = manifest.runs
-    folder = RunFolder.create(manifest.folder(run).path, run.config)
-    kinds: list[str] = []
-    events = sweep(manifest, options=EngineOptions(workers=1))
-    with folder.locked():
-        while "busy" not in kinds:
-            event = next(events)
-            kinds += [event.kind] if event else []
-    kinds += [event.kind for event in events if event]
-    assert kinds[-1] == "finished"
-    assert kinds[0] == "started"
+    assert "died 2 time" in (manifest.folder(endless).failure or "")
 
 
 def test_a_sweep_over_runs_of_other_settings_is_refused(tmp_path: Path) -> None:
