@@ -14,11 +14,9 @@ from transformer_lens.hook_points import HookPoint
 
 from models.errors import CountLensError
 from models.header import CheckpointInfo
+from models.shapes import Logits, PositionIds, TokenIds
 
-TokenIds = Int[Tensor, "batch pos"]
-PositionIds = Int[Tensor, "batch pos"]
-Logits = Float[Tensor, "batch pos d_vocab"]
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 HookList = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 
 # A ContextVar, so that threads which share a counter never see each other's positions.
@@ -189,11 +187,11 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         """Sets every parameter to a fresh initial value, drawn from the generator."""
         raise TypeError(f"{type(self).__name__} does not define init_weights")
 
-    def interchange_state(self) -> State:
+    def interchange_state(self) -> StateDict:
         """The tensors by name, as a checkpoint file stores them."""
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
-    def load_interchange_state(self, state: State) -> None:
+    def load_interchange_state(self, state: StateDict) -> None:
         """Sets the parameters from the tensors of a checkpoint file: the inverse of `interchange_state`."""
         self.load_state_dict(state)
 

@@ -15,8 +15,9 @@ from transformer_lens.hook_points import HookPoint
 
 from models.config import RecurrentConfig
 from models.counter import listening
-from models.recurrent import Recurrent, RecurrentBlock, Stream
+from models.recurrent import Recurrent, RecurrentBlock
 from models.rnn import CellMixer, StackedBlock
+from models.shapes import Stream
 
 State = Float[Tensor, "batch 2 d_model"]
 

@@ -37,15 +37,15 @@ from models.mamba_scan import selective_scan
 from models.recurrent import (
     AnyStream,
     Carry,
-    Embed,
     HookedRMSNorm,
     Inputs,
     Mixer,
     Recurrent,
     RecurrentBlock,
-    Stream,
+    RecurrentEmbed,
     StreamStep,
 )
+from models.shapes import Stream
 
 Inner = Float[Tensor, "batch pos d_inner"]
 Window = Float[Tensor, "batch before d_inner"]  # the earlier inputs that the convolution still needs
@@ -193,7 +193,7 @@ class MambaBlock(RecurrentBlock):
 class TiedUnembed(nn.Module):
     """A head that shares the embedding's weights, so that a checkpoint holds them once."""
 
-    def __init__(self, embed: Embed) -> None:
+    def __init__(self, embed: RecurrentEmbed) -> None:
         super().__init__()
         self._embed = (embed,)  # in a tuple, or torch would list the embedding's weights a second time
 

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Table = Float[Tensor, "max_position d_model"]
-Columns = Float[Tensor, "d_model"]
+PositionTable = Float[Tensor, "max_position d_model"]
+Gain = Float[Tensor, "d_model"]
 
 
-def zero_table(max_position: int, d_model: int) -> Table:
+def zero_table(max_position: int, d_model: int) -> PositionTable:
     """A table of zeros, which adds nothing."""
     return torch.zeros(max_position, d_model)
 
@@ -32,30 +32,30 @@ def wave_rates(columns: int, periods: Sequence[float] | None = None) -> Float[Te
     return rates
 
 
-def sine_table(max_position: int, d_model: int, periods: Sequence[float] | None = None) -> Table:
+def sine_table(max_position: int, d_model: int, periods: Sequence[float] | None = None) -> PositionTable:
     """The table of sine waves: sin in even and cos in odd columns."""
     angles = torch.outer(torch.arange(max_position, dtype=torch.float64), wave_rates(d_model, periods))
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
-def scalar_table(max_position: int, d_model: int) -> Table:
+def scalar_table(max_position: int, d_model: int) -> PositionTable:
     """A table of zeros except for its last column, which is position / max_position."""
     table = torch.zeros(max_position, d_model)
     table[:, -1] = torch.arange(max_position) / max_position
     return table
 
 
-def unit_gain(d_model: int) -> Columns:
+def unit_gain(d_model: int) -> Gain:
     """Ones: the embedding is not scaled."""
     return torch.ones(d_model)
 
 
-def root_gain(d_model: int) -> Columns:
+def root_gain(d_model: int) -> Gain:
     """sqrt(d_model) in every column, so that token embeddings are as large as the sine table."""
     return torch.full((d_model,), d_model**0.5)
 
 
-def vacant_last_column(d_model: int) -> Columns:
+def vacant_last_column(d_model: int) -> Gain:
     """Ones and a final zero, which keeps the last column free for the position."""
     gain = torch.ones(d_model)
     gain[-1] = 0

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
 from models.config import RecurrentConfig
-from models.counter import Counter, Logits, PositionIds, TokenIds, listening, normal_
+from models.counter import Counter, listening, normal_
+from models.shapes import Logits, PositionIds, Stream, TokenIds
 
-Stream = Float[Tensor, "batch pos d_model"]
 StreamStep = Float[Tensor, "batch d_model"]
 AnyStream = Float[Tensor, "*batch d_model"]  # whole rows or one position of them
 Inputs = tuple[Tensor, ...]  # what the transition and the readout need at each position, [batch, pos, ...] each
@@ -177,7 +177,7 @@ class RecurrentBlock(nn.Module):
         return self.run(resid, step_mixer), next_carry[0]
 
 
-class Embed(nn.Module):
+class RecurrentEmbed(nn.Module):
     def __init__(self, cfg: RecurrentConfig) -> None:
         super().__init__()
         self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model))
@@ -186,7 +186,7 @@ class Embed(nn.Module):
         return F.embedding(token_ids, self.W_E)
 
 
-class Unembed(nn.Module):
+class RecurrentUnembed(nn.Module):
     """The head, without bias."""
 
     def __init__(self, cfg: RecurrentConfig) -> None:
@@ -207,7 +207,7 @@ class Recurrent(Counter):
     def __init__(self, cfg: RecurrentConfig) -> None:
         super().__init__()
         self.cfg = cfg
-        self.embed = Embed(cfg)
+        self.embed = RecurrentEmbed(cfg)
         self.hook_embed = HookPoint()
         self.ln_embed: nn.Module = self.build_embedding_norm()
         self.blocks = nn.ModuleList(self.build_block(layer) for layer in range(cfg.n_layers))
@@ -232,7 +232,7 @@ class Recurrent(Counter):
 
     def build_unembed(self) -> nn.Module:
         """The head: one of its own, unless the family ties it to the embedding."""
-        return Unembed(self.cfg)
+        return RecurrentUnembed(self.cfg)
 
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
@@ -264,5 +264,5 @@ class Recurrent(Counter):
 
     def init_unembed(self, generator: torch.Generator) -> None:
         """Draws the head from N(0, 0.02), unless the family starts with something else."""
-        assert isinstance(self.unembed, Unembed)
+        assert isinstance(self.unembed, RecurrentUnembed)
         normal_(self.unembed.W_U, 0.02, generator)

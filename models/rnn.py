@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from models.config import RecurrentConfig
 from models.counter import uniform_
-from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream
+from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock
+from models.shapes import Stream
 
 State = Float[Tensor, "batch d_model"]
 

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
 from models.config import RWKV6Config
-from models.counter import Logits, uniform_
+from models.counter import uniform_
 from models.recurrent import (
     AnyStream,
     Carry,
@@ -42,11 +42,11 @@ from models.recurrent import (
     Mixer,
     Recurrent,
     RecurrentBlock,
-    Stream,
+    RecurrentUnembed,
     StreamStep,
-    Unembed,
 )
-from models.rwkv6_recurrence import Heads, recurrence
+from models.rwkv6_recurrence import recurrence
+from models.shapes import HeadVectors, Logits, Stream
 
 State = Float[Tensor, "batch 2 head d_head d_head"]
 States = Float[Tensor, "batch pos 2 head d_head d_head"]
@@ -93,7 +93,9 @@ class TimeMix(Mixer):
             y = recurrence(r, k, v, log_decay, self.time_faaaa)
         return self._write(y, g)
 
-    def _project(self, x: Stream, previous: Stream) -> tuple[Heads, Heads, Heads, Heads, Stream]:
+    def _project(
+        self, x: Stream, previous: Stream
+    ) -> tuple[HeadVectors, HeadVectors, HeadVectors, HeadVectors, Stream]:
         """r, k, v and the logarithm of the decay, split into heads; and the gate."""
         delta = previous - x
         low_rank = torch.tanh((x + delta * self.time_maa_x) @ self.time_maa_w1)
@@ -110,7 +112,7 @@ class TimeMix(Mixer):
         dtype = log_decay.dtype
         return r.to(dtype), k.to(dtype), v.to(dtype), log_decay, F.silu(self.gate(xg))
 
-    def _write(self, y: Heads, g: Stream) -> Stream:
+    def _write(self, y: HeadVectors, g: Stream) -> Stream:
         normed = self.ln_x(rearrange(y, "batch pos head d_head -> (batch pos) (head d_head)"))
         return self.output(normed.view_as(g) * g)
 
@@ -266,7 +268,7 @@ class RWKV6(Recurrent):
     """A stack of RWKV-6 blocks between two LayerNorms."""
 
     cfg: RWKV6Config
-    unembed: Unembed
+    unembed: RecurrentUnembed
 
     def build_block(self, layer: int) -> RecurrentBlock:
         return RWKV6Block(self.cfg, layer)

@@ -22,16 +22,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.config import RWKV6Config
+from models.shapes import HeadVectors
 
 CHUNK = RWKV6Config.chunk
 HALVES = [2**power for power in range(1, CHUNK.bit_length() - 1)]  # positions; halves of one need no factors
 
-Heads = Float[Tensor, "batch pos head d_head"]
 Chunks = Float[Tensor, "chunk batch head step d_head"]
 ChunkStates = Float[Tensor, "chunk batch head d_head d_head"]
 
 
-def recurrence(r: Heads, k: Heads, v: Heads, log_decay: Heads, bonus: Float[Tensor, "head d_head"]) -> Heads:
+def recurrence(
+    r: HeadVectors, k: HeadVectors, v: HeadVectors, log_decay: HeadVectors, bonus: Float[Tensor, "head d_head"]
+) -> HeadVectors:
     """The outputs y at all positions, starting from a state of zeros. `log_decay` must be finite and at most 0."""
     n_pos = r.shape[1]
     r, k, v, log_decay = (_chunks(tensor) for tensor in (r, k, v, log_decay))
@@ -45,7 +47,7 @@ def recurrence(r: Heads, k: Heads, v: Heads, log_decay: Heads, bonus: Float[Tens
     return rearrange(y, "chunk batch head step d_head -> batch (chunk step) head d_head")[:, :n_pos]
 
 
-def _chunks(tensor: Heads) -> Chunks:
+def _chunks(tensor: HeadVectors) -> Chunks:
     """The tensor cut into chunks. The last is padded with zeros, which change no output that is read."""
     padded = F.pad(tensor, (0, 0, 0, 0, 0, -tensor.shape[1] % CHUNK))
     return rearrange(padded, "batch (chunk step) ... d_head -> chunk batch ... step d_head", step=CHUNK).contiguous()

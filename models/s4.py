@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from models.config import S4Config
 from models.counter import normal_, uniform_
-from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, Stream, Unembed
+from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock, RecurrentUnembed
 from models.s4_kernel import (
     StateSpace,
     Transition,
@@ -35,6 +35,7 @@ from models.s4_kernel import (
     truncate,
     untruncate,
 )
+from models.shapes import Stream
 
 State = Float[Tensor, "batch d_model pair 2"]
 
@@ -158,7 +159,7 @@ class S4(Recurrent):
     """A stack of S4 blocks, without a final norm."""
 
     cfg: S4Config
-    unembed: Unembed
+    unembed: RecurrentUnembed
 
     def build_block(self, layer: int) -> RecurrentBlock:
         return S4Block(self.cfg)

@@ -24,16 +24,15 @@ from transformer_lens import ActivationCache
 from transformer_lens.hook_points import HookPoint
 
 from models.config import TransformerConfig
-from models.counter import Counter, Logits, PositionIds, State, TokenIds, listening, normal_
+from models.counter import Counter, StateDict, listening, normal_
 from models.errors import CountLensError
 from models.hooks import hook_name
 from models.position_tables import rotary_angles, rotate
 from models.schemes import SCHEMES
+from models.shapes import HeadVectors, Logits, PositionIds, Stream, TokenIds
 
-Stream = Float[Tensor, "batch pos d_model"]
 SplitStream = Float[Tensor, "batch pos head d_model"]
 AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  # for all of q, k and v, or for each
-Heads = Float[Tensor, "batch pos head d_head"]
 Queries = Float[Tensor, "batch query head d_head"]
 Keys = Float[Tensor, "batch key head d_head"]
 # Which keys a query may attend to: booleans, or numbers that are added to the scores, where -inf hides a key.
@@ -44,10 +43,10 @@ Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_h
 class KeysValues(NamedTuple):
     """The keys (rotated, if the scheme rotates) and values of some positions."""
 
-    keys: Heads
-    values: Heads
+    keys: HeadVectors
+    values: HeadVectors
 
-    def followed_by(self, keys: Heads, values: Heads) -> tuple[Keys, Keys]:
+    def followed_by(self, keys: HeadVectors, values: HeadVectors) -> tuple[Keys, Keys]:
         """These keys and values, followed by those of later positions.
 
         The later ones may come from several copies of the rows, copy after copy.
@@ -138,7 +137,7 @@ class Attention(nn.Module):
             self.hook_rot_k = HookPoint()
             self.hook_rot_q = HookPoint()
 
-    def project(self, x: Stream | SplitStream, kinds: str) -> tuple[Heads, ...]:
+    def project(self, x: Stream | SplitStream, kinds: str) -> tuple[HeadVectors, ...]:
         """The projections named by `kinds`, not yet rotated: "KV" returns keys and values, "Q" queries."""
         weights, biases = ([getattr(self, f"{name}_{kind}") for kind in kinds] for name in "Wb")
         if x.ndim == 4:
@@ -151,7 +150,7 @@ class Attention(nn.Module):
 
     def qkv(
         self, inputs: AttentionInputs, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
-    ) -> tuple[Queries, Heads, Heads]:
+    ) -> tuple[Queries, HeadVectors, HeadVectors]:
         """Queries at the given places (all by default), keys and values; rotated, if the scheme rotates."""
         if len(inputs) == 1 and queries is None:
             query, key, value = self.project(inputs[0], "QKV")
@@ -188,7 +187,7 @@ class Attention(nn.Module):
         )
         return fused.transpose(1, 2)
 
-    def write(self, z: Heads) -> Stream:
+    def write(self, z: HeadVectors) -> Stream:
         """What all heads together add to the residual stream."""
         z = self.hook_z(z)
         if self.cfg.use_attn_result:
@@ -263,13 +262,13 @@ class Block(nn.Module):
 
     def read(
         self, resid: Stream, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
-    ) -> tuple[Float[Tensor, "batch query d_model"], Queries, Heads, Heads]:
+    ) -> tuple[Float[Tensor, "batch query d_model"], Queries, HeadVectors, HeadVectors]:
         """The stream and the queries at the places `queries` (all by default), and keys and values at all places."""
         resid_pre = self.hook_resid_pre(resid)
         q, k, v = self.attn.qkv(self._attention_inputs(resid_pre), rotation, queries)
         return resid_pre if queries is None else resid_pre[:, queries], q, k, v
 
-    def finish(self, resid_pre: Stream, z: Heads) -> Stream:
+    def finish(self, resid_pre: Stream, z: HeadVectors) -> Stream:
         """The stream after the block, from the stream before it and z at the same positions."""
         resid_mid = self.hook_resid_mid(resid_pre + self.hook_attn_out(self.attn.write(z)))
         mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
@@ -506,7 +505,7 @@ class Transformer(Counter):
                 folds[f"blocks.{layer}.attn.{kind}"] = torch.tensor(1 / (layer + 1), device=self.embed.gain.device)
         return folds
 
-    def interchange_state(self) -> State:
+    def interchange_state(self) -> StateDict:
         """The tensors in HookedTransformer's format: 2.x and 3.x load it as it is, 4.x through its converter."""
         state = super().interchange_state()
         for name, fold in self._folds().items():
@@ -515,7 +514,7 @@ class Transformer(Counter):
             state["pos_embed.W_pos"] = self.pos_embed.W_pos.detach()
         return state | {"unembed.b_U": self.unembed.b_U}
 
-    def load_interchange_state(self, state: State) -> None:
+    def load_interchange_state(self, state: StateDict) -> None:
         """The inverse of `interchange_state`. Fixed tables are not read: this module builds its own."""
         own = {name: state[name] for name in self.state_dict()}
         for name, fold in self._folds().items():

@@ -17,9 +17,10 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.counter import Counter, PositionIds, TokenIds
+from models.counter import Counter
 from models.errors import unknown
 from models.hooks import hook_name
+from models.shapes import PositionIds, TokenIds
 from probes.result import NotApplicable
 from training.evaluate import evaluating
 

@@ -52,31 +52,21 @@ def make_run() -> Callable[..., Any]:
     """Makes a run folder that looks trained, with the scores that a test wants it to have."""
     from models.checkpoint import save_counter
     from models.families import build_counter
-    from models.header import CheckpointInfo
     from training.config import TrainConfig
-    from training.presets import model_config, resolve, task_of
+    from training.presets import model_config, resolve
     from training.run.folder import RunFolder
-    from training.tasks import task_settings
+    from training.run.loop import describe_checkpoint
 
     def make(path: Path, options: TrainConfig, ind: float, ood: float, finished: bool = True) -> RunFolder:
         config = resolve(options)
         run = RunFolder.create(path, config)
         run.append_metrics({"step": 3, "seconds": 12.34, "ind": ind, "ood": ood})
-        info = CheckpointInfo(
-            family="",
-            model={},
-            task=task_settings(task_of(config)),
-            policy=config.data.policy,
-            seed=config.seed,
-            step=3,
-            scores={"ind": ind, "ood": ood},
-            last_scores={"ind": ind, "ood": ood - 1},
-            training=config.to_dict(),
-        )
+        scores, last_scores = {"ind": ind, "ood": ood}, {"ind": ind, "ood": ood - 1}
+        best, last = (describe_checkpoint(config, 3, each) for each in (scores, last_scores))
         counter = build_counter(model_config(config), torch.Generator().manual_seed(config.seed))
-        save_counter(run.best, counter, info)
+        save_counter(run.best, counter, replace(best, last_scores=last_scores))
         if finished:
-            save_counter(run.last, counter, replace(info, scores=info.last_scores, last_scores={}))
+            save_counter(run.last, counter, last)
         return run
 
     return make

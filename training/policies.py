@@ -3,13 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from models.errors import unknown
+from models.shapes import Lengths, PositionIds
 
-Lengths = Int[Tensor, "batch"]
-PositionIds = Int[Tensor, "batch pos"]
 Policy = Callable[[Lengths, int, int, torch.Generator], PositionIds]
 
 

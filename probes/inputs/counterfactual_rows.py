@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from models.counter import TokenIds
 from models.errors import CountLensError
+from models.shapes import TokenIds
 from probes.result import NotApplicable
 from training.batches import Batch
 from training.policies import count_offsets

@@ -11,7 +11,8 @@ from typing import Any
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.counter import Counter, Logits, PositionIds, TokenIds
+from models.counter import Counter
+from models.shapes import Logits, PositionIds, TokenIds
 
 
 @contextmanager

@@ -18,9 +18,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.counter import Counter, Logits, listening
+from models.counter import Counter, listening
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
+from models.shapes import Logits
 from models.transformer import Transformer
 from probes.patching.brief_hooks import run_and_keep
 from probes.patching.cells import Cells, chunks, grid_axes, source_hook

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from models.counter import Logits
 from models.errors import CountLensError, unknown
+from models.shapes import Logits
 from training.batches import Batch
 from training.tasks import NOT_SCORED
 

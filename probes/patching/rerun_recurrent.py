@@ -13,9 +13,9 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models.counter import PositionIds, TokenIds
 from models.hooks import hook_name
 from models.recurrent import Recurrent
+from models.shapes import PositionIds, TokenIds
 from probes.patching.cells import Cells
 from probes.sites import Site
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from models.counter import PositionIds, TokenIds
 from models.hooks import hook_name
-from models.transformer import Block, Stream, Transformer
+from models.shapes import PositionIds, Stream, TokenIds
+from models.transformer import Block, Transformer
 from probes.patching.brief_hooks import brief_hooks, run_and_keep
 from probes.patching.cells import Cells
 from probes.sites import Site

@@ -7,11 +7,10 @@ import torch
 
 from models.checkpoint import save_counter
 from models.families import FAMILIES, build_counter
-from models.header import CheckpointInfo
 from models.schemes import SCHEMES
 from training.config import ModelOptions, OptimiserOptions, RecordOptions, RunConfig, TaskOptions, TrainConfig
-from training.presets import model_config, resolve, task_of
-from training.tasks import task_settings
+from training.presets import model_config, resolve
+from training.run.loop import describe_checkpoint
 
 ARCHITECTURES = {scheme: ModelOptions(position=scheme, n_layers=1, d_model=8, n_heads=2) for scheme in SCHEMES} | {
     family: ModelOptions(family=family, n_layers=1, d_model=8) for family in FAMILIES if family != "transformer"
@@ -33,14 +32,4 @@ def tiny_config(architecture: str, task: str = "mod10", **more: int) -> RunConfi
 def write_counter(path: Path, config: RunConfig) -> None:
     """A checkpoint with random weights that looks trained."""
     counter = build_counter(model_config(config), torch.Generator().manual_seed(0))
-    info = CheckpointInfo(
-        family="",
-        model={},
-        task=task_settings(task_of(config)),
-        policy=config.data.policy,
-        seed=config.seed,
-        step=5,
-        scores={"ind": 100.0, "ood": 12.5},
-        training=config.to_dict(),
-    )
-    save_counter(path, counter, info)
+    save_counter(path, counter, describe_checkpoint(config, 5, {"ind": 100.0, "ood": 12.5}))

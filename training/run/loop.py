@@ -240,17 +240,7 @@ class Trainer:
         return summary
 
     def _save(self, path: Path, scores: dict[str, float] | None) -> None:
-        info = CheckpointInfo(
-            family=self.config.model.family,
-            model={},
-            task=task_settings(self.parts.task),
-            policy=self.config.data.policy,
-            seed=self.config.seed,
-            step=self.step,
-            scores=scores or {},
-            training=self.config.to_dict(),
-        )
-        save_counter(path, self.parts.counter, info)
+        save_counter(path, self.parts.counter, describe_checkpoint(self.config, self.step, scores or {}))
         self.digests[path.relative_to(self.run.path).as_posix()] = fingerprint(path)
 
     def save_state(self) -> None:
@@ -305,6 +295,20 @@ class Trainer:
         self.dropout = state.tensors["dropout"]
         if self.scaler.is_enabled():
             restore_scaler(self.scaler, state.tensors["scaler"])
+
+
+def describe_checkpoint(config: RunConfig, step: int, scores: dict[str, float]) -> CheckpointInfo:
+    """The metadata of a checkpoint of a run. `save_counter` fills in the family and the model's config."""
+    return CheckpointInfo(
+        family="",
+        model={},
+        task=task_settings(task_of(config)),
+        policy=config.data.policy,
+        seed=config.seed,
+        step=step,
+        scores=scores,
+        training=config.to_dict(),
+    )
 
 
 def replace_scores(path: Path, scores: dict[str, float], last_scores: dict[str, float]) -> None:

@@ -35,6 +35,9 @@ class Event:
     error: str | None = None  # why it failed
 
 
+TICK_SECONDS = 0.5  # how long an engine waits for news
+BUSY_SECONDS = 2.0  # until a run that another process trains is tried again
+
 Engine = Callable[[Manifest, list[SweepRun], EngineOptions], Iterator[Event | None]]
 # The module of each engine, which has a function `run_all`.
 ENGINES = {"local": "training.sweep.local_engine", "ray": "training.sweep.ray_engine"}

@@ -13,12 +13,9 @@ from typing import Any
 
 from models.errors import CountLensError
 from training.config import EngineOptions
-from training.sweep.engine import Event, Outcome, record_failure, train_run
+from training.sweep.engine import BUSY_SECONDS, TICK_SECONDS, Event, Outcome, record_failure, train_run
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
-
-TICK_SECONDS = 0.5
-BUSY_SECONDS = 2.0  # until a run that another process trains is tried again
 
 
 def run_all(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event | None]:

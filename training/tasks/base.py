@@ -18,12 +18,11 @@ from torch import Tensor
 from models.border import check_fields
 from models.errors import CountLensError
 from models.ranges import Length
+from models.shapes import Lengths, TokenIds
 from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
 
 Split = Literal["train", "ind", "ood", "aux"]
-TokenIds = Int[Tensor, "batch pos"]
 LabelIds = Int[Tensor, "batch pos"]
-Lengths = Int[Tensor, "batch"]
 
 LONGEST_LISTED = 3000  # counted tokens; the list of all rows grows with the square of this number
 
@@ -227,9 +226,10 @@ class ListedTask(Task):
         if self.ood_length > LONGEST_LISTED:
             raise CountLensError(f"ood_length={self.ood_length}: rows of {self.name} are listed up to {LONGEST_LISTED}")
 
-    @abstractmethod
     def _main_rows(self, split: Split) -> list[list[str]]:
-        """Every row of the split that is not auxiliary, without bos; all are equally likely."""
+        """Every row of the split that is not auxiliary, without bos: rows of all lengths, all equally likely."""
+        low, high = self.ood_lengths if split == "ood" else self.train_lengths
+        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
     def _auxiliary_rows(self) -> list[list[str]]:
         """Every auxiliary row; all are equally likely."""

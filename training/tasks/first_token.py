@@ -9,7 +9,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from models.ranges import Kinds, Length
-from training.tasks.base import LabelIds, ListedTask, Split, Task, TokenIds
+from models.shapes import TokenIds
+from training.tasks.base import LabelIds, ListedTask, Split, Task
 from training.tasks.compositions import sample_compositions
 from training.tasks.selective import check_table, shuffle_kinds
 from training.tasks.vocabulary import PAD, Vocabulary
@@ -59,9 +60,6 @@ class FirstTokenHomogeneous(_FirstToken, ListedTask):
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return Vocabulary((OTHER, FIRST, PAD, "a"))
-
-    def _main_rows(self, split: Split) -> list[list[str]]:
-        return self._rows_of_length(self.ood_length if split == "ood" else self.train_length)
 
     def _rows_of_length(self, counted: int) -> list[list[str]]:
         return [["a"] * counted]

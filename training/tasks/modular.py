@@ -8,7 +8,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from models.ranges import Base
-from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
+from models.shapes import TokenIds
+from training.tasks.base import LabelIds, ListedTask, running_count
 from training.tasks.vocabulary import BOS, PAD, Vocabulary, number_vocabulary
 
 
@@ -53,10 +54,6 @@ class Modular(ListedTask):
     @property
     def vocab(self) -> Vocabulary:
         return self.plain_vocabulary
-
-    def _main_rows(self, split: Split) -> list[list[str]]:
-        low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
     def _rows_of_length(self, counted: int) -> list[list[str]]:
         return [["a"] * counted]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from models.errors import CountLensError
 from models.ranges import Base, Kinds, Length
-from training.tasks.base import LabelIds, Lengths, Split, Task, TokenIds
+from models.shapes import Lengths, TokenIds
+from training.tasks.base import LabelIds, Split, Task
 from training.tasks.compositions import KEEP_ALL, Acceptance, sample_compositions
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 

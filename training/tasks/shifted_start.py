@@ -9,7 +9,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from models.errors import CountLensError
-from training.tasks.base import LabelIds, ListedTask, Split, TokenIds
+from models.shapes import TokenIds
+from training.tasks.base import LabelIds, ListedTask, Split
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 SYMBOL, HELPER = "a", "<b>"
@@ -63,8 +64,13 @@ class ShiftedStart(ListedTask):
         return self.train_length + 1, self.ood_length - self.first_start
 
     def lengthened(self, train_length: int, ood_length: int) -> "ShiftedStart":
-        task = replace(self, from_zero=self.starts_from_zero)
-        return replace(task, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
+        return replace(
+            self,
+            from_zero=self.starts_from_zero,
+            largest=self.largest_number,
+            train_length=train_length,
+            ood_length=ood_length,
+        )
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         if split != "ood":
@@ -120,10 +126,6 @@ class HelperToken(ShiftedStart):
     @cached_property
     def plain_vocabulary(self) -> Vocabulary:
         return number_vocabulary(range(1, self.largest_number + 1), PAD, SYMBOL, HELPER)
-
-    def _main_rows(self, split: Split) -> list[list[str]]:
-        low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
     def starts(self, counted: int) -> range:
         return range(1, 2)

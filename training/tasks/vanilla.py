@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from training.tasks.base import LabelIds, ListedTask, Split, TokenIds, running_count
+from models.shapes import TokenIds
+from training.tasks.base import LabelIds, ListedTask, running_count
 from training.tasks.vocabulary import NOT_SCORED, PAD, Vocabulary, number_vocabulary
 
 
@@ -36,10 +37,6 @@ class VanillaSuccession(ListedTask):
     @property
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - 1
-
-    def _main_rows(self, split: Split) -> list[list[str]]:
-        low, high = self.ood_lengths if split == "ood" else self.train_lengths
-        return [row for length in range(low, high + 1) for row in self._rows_of_length(length)]
 
     def _rows_of_length(self, counted: int) -> list[list[str]]:
         return [["a"] * counted]

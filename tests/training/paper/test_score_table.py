@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from score_rows import APE as ROW
 
 from models.errors import CountLensError
 from models.find import SHIPPED
@@ -13,28 +14,6 @@ from training.paper.score_table import ScoreRow, cell_of, merge_scores, read_sco
 from training.paper.tables import Experiment
 from training.run.folder import RunFolder
 
-ROW = ScoreRow(
-    name="mod10/ape-2L/seed0",
-    task="mod10",
-    bos=False,
-    architecture="ape",
-    layers=2,
-    width=64,
-    heads=4,
-    causal=True,
-    train_length=50,
-    ood_length=100,
-    policy="shifted",
-    preset="small",
-    seed=0,
-    ind=100.0,
-    ood=98.3764,
-    last_ind=100.0,
-    last_ood=95.5,
-    best_step=500,
-    steps=1500,
-    seconds=35.2,
-)
 LSTM = replace(ROW, name="mod10-bos/lstm-1L/seed0", bos=True, architecture="lstm", heads=None)
 
 

@@ -11,8 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.config import RecurrentConfig, StackConfig
-from models.recurrent import Recurrent, RecurrentBlock, Stream
+from models.recurrent import Recurrent, RecurrentBlock
 from models.rnn import CellMixer, StackedBlock
+from models.shapes import Stream
 
 State = Float[Tensor, "batch d_model"]
 

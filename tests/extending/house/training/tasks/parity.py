@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from training.tasks.base import LabelIds, Split, Task, TokenIds, running_count
+from models.shapes import TokenIds
+from training.tasks.base import LabelIds, Split, Task, running_count
 from training.tasks.vocabulary import PAD, Vocabulary
 
 
