@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One file of tests stays in one process, which then shares its fixtures; in order, so that the long files of app come first.
+# All tests of a file run in one process, so that they share fixtures; in order, so that the long files of app come first.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
-# One thread a process: small tensors are slower with more, and tests run in two processes.
+# One thread per process: small tensors are slower with more, and tests run in two processes.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
@@ -13,8 +13,8 @@ export TOKENIZERS_PARALLELISM ?= false
 help:
 	@echo "make demo      train a mod-10 counter, write a report of what is inside it, and open the explorer"
 	@echo "make test      lint, types and quick tests (5 minutes on two cores)"
-	@echo "make test-all  the same with the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI"
-	@echo "make fuzz      throw 16,000 hostile inputs at every border: files, command lines, run folders, URLs (minutes)"
+	@echo "make test-all  the same and the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI"
+	@echo "make fuzz      send 16,000 hostile inputs to files, command lines, run folders and URLs (minutes)"
 	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 
@@ -22,7 +22,7 @@ demo: install
 	rm -rf runs/demo
 	$(BIN)/countlens train --task mod10 --position ape --snapshots 16 --out runs/demo
 	$(BIN)/countlens report runs/demo --out runs/demo/report
-	@echo "the report is runs/demo/report/report.html; now the explorer (make demo EXPLORE=no leaves it out)"
+	@echo "the report is runs/demo/report/report.html; now the explorer (make demo EXPLORE=no skips it)"
 ifneq ($(EXPLORE),no)
 	$(BIN)/countlens explore
 endif
@@ -58,7 +58,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# torch's local version (+cpu, +cu130) is the machine's, not the lock's.
+# torch's local version (+cpu, +cu130) depends on the machine and is removed from the lock.
 lock: install
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-tools
 	$(BIN)/pip-compile --quiet --strip-extras --all-extras --all-build-deps --allow-unsafe --no-header \
