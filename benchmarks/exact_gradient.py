@@ -1,4 +1,4 @@
-"""What exact gradients are worth: a counter trained on all rows at once beside the same one on drawn rows.
+"""What exact gradients gain: a counter trained on all rows at once, beside the same counter trained on drawn rows.
 
     python benchmarks/exact_gradient.py --seeds 3
 
@@ -23,7 +23,7 @@ EVERY = 50  # steps between evaluations
 
 
 def train(config: RunConfig, drawn: bool, goal: float) -> str:
-    """One run in words."""
+    """Trains one run and returns a line of text about it."""
     reached = "never"
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(RunFolder.create(Path(folder) / "run", config))
@@ -45,7 +45,7 @@ def train(config: RunConfig, drawn: bool, goal: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=None, help="of the runs with drawn rows (the recipe's own)")
+    parser.add_argument("--steps", type=int, default=None, help="steps of the runs with drawn rows (the recipe's)")
     parser.add_argument("--goal", type=float, default=95.0, help="OOD accuracy in percent")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The explorer as its users see it, in headless Chromium: how soon the first page is there, how soon a change is drawn.
+"""The explorer as its users see it, in headless Chromium: the time to the first page, and from a change to its picture.
 
 For each page a widget is changed several times; a change counts from the key that is pressed to the picture with other
 data. `explorer_speed.py` has the server's part, many users and memory. Needs playwright and Chromium.
@@ -53,7 +53,7 @@ WATCH = f"""() => {{
 
 
 def wait_for_server() -> None:
-    """Until it answers."""
+    """Waits until the server answers."""
     while True:
         try:
             urllib.request.urlopen(f"http://localhost:{PORT}/_stcore/health").close()
@@ -63,7 +63,7 @@ def wait_for_server() -> None:
 
 
 def settle(page: Any) -> None:
-    """Until the server has nothing more to say."""
+    """Waits until the page is complete."""
     page.wait_for_timeout(400)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
     page.wait_for_selector(".js-plotly-plot .main-svg")
@@ -71,7 +71,7 @@ def settle(page: Any) -> None:
 
 
 def change(page: Any, widget: str, forth: bool) -> float:
-    """Milliseconds from a change to another picture."""
+    """The milliseconds from a change to a new picture."""
     place = page.locator(f".st-key-{widget}")
     if place.get_by_role("combobox").count():  # a list: it is open before the clock starts
         place.get_by_role("combobox").click()
@@ -90,7 +90,7 @@ def change(page: Any, widget: str, forth: bool) -> float:
 
 
 def first_page(browser: Any) -> tuple[float, float]:
-    """Seconds from a server that has just come up to the first page's title, and to the zoo's table."""
+    """The seconds from the start of the server to the first page's title, and to the zoo's table."""
     page = browser.new_page()
     begun = time.perf_counter()
     page.goto(f"http://localhost:{PORT}/", wait_until="commit")
@@ -103,9 +103,9 @@ def first_page(browser: Any) -> tuple[float, float]:
 
 
 def measure(browser: Any, changes: int) -> None:
-    """Prints a line for each page."""
+    """Measures every page and prints a line for each."""
     title, table = first_page(browser)
-    print(f"first page of a server that is just up: title after {title:.1f} s, zoo after {table:.1f} s")
+    print(f"first page of a new server: title after {title:.1f} s, zoo after {table:.1f} s")
     print(f"and again, in another tab: {first_page(browser)[1]:.1f} s")
     for path, counter, widget in CHANGES:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -129,7 +129,7 @@ def measure(browser: Any, changes: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=10, help="of each page's widget")
+    parser.add_argument("--changes", type=int, default=10, help="changes of each page's widget")
     args = parser.parse_args()
     process = subprocess.Popen(streamlit_command(PORT, (), browser=False), stdout=subprocess.DEVNULL)
     try:

@@ -1,4 +1,4 @@
-"""The explorer under its users: a widget's change to the answer, ten at once, and memory over many changes.
+"""The explorer under load: the time of a change, of ten users at once, and memory over many changes.
 
 A server is started, and sessions speak to it as a browser does, without drawing: what is measured is the server's part.
 """
@@ -28,7 +28,7 @@ class Session:
         self.socket = socket
 
     async def ask(self, shift: int) -> float:
-        """Seconds until the page with this shift is there."""
+        """The seconds until the page with this shift is complete."""
         message = BackMsg()
         message.rerun_script.query_string = f"counter={COUNTER}&shift={shift}"
         message.rerun_script.page_name = "behaviour"
@@ -46,13 +46,13 @@ class Session:
 
 
 def megabytes(process: subprocess.Popen[bytes]) -> float:
-    """The memory of the server."""
+    """The memory of the server, in MB."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1024
 
 
 def processor_seconds(process: subprocess.Popen[bytes]) -> float:
-    """What the server has computed: on a busy machine this says more than the clock."""
+    """The CPU seconds of the server so far: on a busy machine they say more than the clock."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -80,7 +80,7 @@ async def rest(process: subprocess.Popen[bytes]) -> None:
 
 
 async def measure(process: subprocess.Popen[bytes], changes: int, users: int) -> None:
-    """Prints all three."""
+    """Measures and prints all three."""
     session = await connect()
     print(f"first visit, with all imports: {await session.ask(0):.1f} s")
     for step in range(70):

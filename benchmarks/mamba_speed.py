@@ -54,7 +54,7 @@ def forward_and_backward(mixer: nn.Module, x: Tensor) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    logging.set_verbosity_error()  # that its kernels are not installed is why this is its CPU path
+    logging.set_verbosity_error()  # it would warn that its kernels are missing; without them it takes its CPU path
     if MambapyMixer is None:
         print("mambapy is not installed: pip install --no-deps mambapy")
     print(f"batch {BATCH}, one thread, {TURNS} turns; milliseconds, and how many times longer than ours")

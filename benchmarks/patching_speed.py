@@ -1,4 +1,4 @@
-"""Activation patching, many patches at a time and in TransformerLens' loop of one forward pass a patch.
+"""Activation patching, many patches at a time and in TransformerLens' loop of one forward pass per patch.
 
     python benchmarks/patching_speed.py
 
@@ -40,7 +40,7 @@ TURNS = 5
 
 
 def pair(n_rows: int) -> tuple[Batch, Batch]:
-    """Random rows and as many others, with random labels, at positions 0, 1, 2, ..., which the bridge has by itself."""
+    """Two batches of random rows and labels, at positions 0, 1, 2, ..., which are the bridge's own."""
     generator = torch.Generator().manual_seed(0)
     both = []
     for _ in range(2):
@@ -76,7 +76,7 @@ def main() -> None:
 def sweeps(
     counter: Transformer, bridge: Any, clean: Batch, corrupted: Batch, sweep: str, reads: str
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """Three ways to the same grid, each from the two batches on."""
+    """Three functions that compute the same grid of patches from two batches."""
     at = range(N_POS) if reads == "all" else [N_POS - 1]
     site, axes = SWEEPS[sweep]
     patch = getattr(transformer_lens.patching, f"get_act_patch_{sweep}")

@@ -1,4 +1,4 @@
-"""How long a full report of one shipped counter takes, and each probe's part in it.
+"""How long a full report of one shipped counter takes, and the time of each probe in it.
 
     python benchmarks/report_speed.py [mod10/ape-2L/...]
 

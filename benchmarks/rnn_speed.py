@@ -1,4 +1,4 @@
-"""What the hooks cost an RNN or LSTM layer with nobody listening: forward and backward beside torch's own.
+"""What unused hook points cost an RNN or LSTM layer: forward and backward beside torch's own layer.
 
 python benchmarks/rnn_speed.py
 """

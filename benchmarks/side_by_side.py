@@ -1,4 +1,4 @@
-"""How the benchmarks here measure: contenders take turns, so that whatever else the machine does hits all."""
+"""How the benchmarks here measure: contenders take turns, so that other load on the machine affects all of them."""
 
 import statistics
 import time
@@ -23,7 +23,7 @@ def forward_and_backward(module: nn.Module, x: torch.Tensor) -> Callable[[], Non
 
 
 def race(contenders: dict[str, Callable[[], None]], turns: int = TURNS) -> dict[str, tuple[float, float]]:
-    """For each contender its median milliseconds, and the median over turns of its time against the first one's."""
+    """For each contender its median milliseconds, and the median ratio of its time to the first contender's."""
     for call in contenders.values():
         call()
     times: dict[str, list[float]] = {name: [] for name in contenders}

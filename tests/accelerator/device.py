@@ -152,7 +152,7 @@ def _has_tag(operation: Any, tag: torch.Tag) -> bool:
 
 
 def _values(nested: Any) -> Iterator[Any]:
-    """What is in lists, and in lists of lists."""
+    """The items of nested lists, one after another."""
     for value in nested:
         if isinstance(value, list | tuple):
             yield from _values(value)
@@ -161,7 +161,7 @@ def _values(nested: Any) -> Iterator[Any]:
 
 
 def _each(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value, or each one in a list, changed."""
+    """Applies a function to a value, or to each value in a list."""
     return type(value)([_each(change, item) for item in value]) if type(value) in (list, tuple) else change(value)
 
 
@@ -173,7 +173,7 @@ def _takes(operation: Any, args: Any) -> bool:
 
 @cache
 def _is_tensor(operation: Any) -> list[bool]:
-    """Of each argument, whether it is declared as a tensor."""
+    """For each argument, whether it is declared as a tensor."""
     return [str(argument.type) == "Tensor" for argument in operation._schema.arguments]
 
 
@@ -229,7 +229,7 @@ def _view(tensor: Tensor, size: Any, stride: Any, storage_offset: int | None = N
 
 
 def _copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """Between the devices, or within one."""
+    """Copies between the devices or within one."""
     if source.device.type == NAME and target.device.type == "cpu":
         host_reads.append("copy to the CPU")
     to_host, from_host = (_with_bits(x) if x.device.type == NAME else x for x in (target, source))

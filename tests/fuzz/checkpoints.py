@@ -45,7 +45,7 @@ def open_border(folder: Path) -> Case:
 
 
 def examine(path: Path) -> Literal["accepted"]:
-    """Does with a checkpoint what a user does first. One that cannot be listed must not load."""
+    """Lists, shows, loads and runs a checkpoint. One that cannot be listed must not load."""
     folders = (path.parent.parent,)
     for as_json in (False, True):
         print_counters(folders, as_json)
@@ -95,7 +95,7 @@ def _join(header: bytes, tensors: bytes) -> bytes:
 
 
 def _mutate_info(header: dict[str, Any], chance: random.Random) -> bytes:
-    """Another JSON string in the metadata: the model's settings most of all, for they decide what is built."""
+    """Changes the JSON string in the metadata, mostly the model's settings: they decide what is built."""
     info = json.loads(header["__metadata__"][METADATA_KEY])
     part = chance.choice(("model", "model", "task", "scores", "training", None))
     if part is None:
@@ -112,7 +112,7 @@ def _mutate_info(header: dict[str, Any], chance: random.Random) -> bytes:
 
 
 def _mutate_tensors(header: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """Another dtype, shape, place or name of a tensor, or one more, or one less."""
+    """Changes the dtype, shape, place or name of a tensor, or adds or removes one."""
     name = chance.choice([name for name in header if name != "__metadata__"])
     entry = dict(header[name])
     begin, end = entry["data_offsets"]
@@ -133,7 +133,7 @@ def _mutate_tensors(header: dict[str, Any], chance: random.Random) -> dict[str, 
 
 
 def _mutate_weights(tensors: bytes, chance: random.Random) -> bytes:
-    """Numbers among the weights that are not finite, or hardly."""
+    """Puts numbers among the weights that are not finite, or hardly."""
     damaged = bytearray(tensors)
     for _ in range(chance.choice((1, 1, 100))):
         struct.pack_into("<f", damaged, chance.randrange(len(damaged) // 4) * 4, chance.choice(ODD_FLOATS))

@@ -109,7 +109,7 @@ def run(arguments: list[str]) -> Literal["accepted", "refused"]:
 
 @contextlib.contextmanager
 def stubs() -> Iterator[None]:
-    """Takes the place of what takes long once a command line is accepted."""
+    """Stands in for work that would take long after a command line is accepted."""
     server = SimpleNamespace(run=lambda *args, **more: SimpleNamespace(returncode=0))
     with (
         patch("app.commands.train.train", lambda *args: Scores({"ind": 100.0, "ood": 50.0}, {})),
@@ -133,7 +133,7 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def list_flags(command: Any) -> dict[str, Any]:
-    """The flags of a command with the types of their values, from its signature: a new one is tried too."""
+    """The flags of a command with the types of their values, from its signature, so that new flags are included."""
     hints: dict[str, Any] = {}
     for name, hint in get_type_hints(command).items():
         if is_dataclass(hint):

@@ -1,4 +1,4 @@
-"""Runs the cases of the fuzz test in worker processes that are watched: none may hang, take much memory, or die.
+"""Runs the cases of the fuzz test in worker processes and watches them: none may hang, take much memory, or die.
 
 A border is a place where values come in from outside. A case of it is one hostile input. Everything that a case does
 follows from the seed, the name of the border and the number of the case, so that a single case can be done again.
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_SECONDS = 5.0  # of a case
-MOST_PATIENCE = 12  # times as long, however busy the machine is
+MOST_SECONDS = 5.0  # per case
+MOST_PATIENCE = 12  # at most this many times as long, however busy the machine is
 MOST_BYTES = 500 * 10**6  # that a case may take beyond the size of its files
 MB = 10**6
 
@@ -33,15 +33,15 @@ Case = Callable[[random.Random, Path], Literal["accepted", "refused"]]
 
 
 class DifferentError(AssertionError):
-    """An input was accepted, but what came of it is wrong."""
+    """An input was accepted with a wrong result."""
 
 
 @dataclass(frozen=True)
 class Border:
     """A place where values come in from outside."""
 
-    cases: int  # of a full run
-    prepare: Callable[[Path], None]  # writes into a folder what the cases start from
+    cases: int  # in a full run
+    prepare: Callable[[Path], None]  # writes the files that the cases start from into a folder
     # From that folder, the function that does one case: in a folder of its own, with randomness from its argument. A
     # CountLensError is a refusal, a DifferentError an input that was accepted wrongly, any other exception is foreign.
     open: Callable[[Path], Case]
@@ -88,7 +88,7 @@ def chance_of(seed: int, job: Job) -> random.Random:
 
 
 class DeadWorkerError(Exception):
-    """The process of a worker ended by itself."""
+    """The process of a worker has ended on its own."""
 
 
 class Worker:
@@ -101,7 +101,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def prepare(self, border: str) -> None:
-        """Writes what the cases of a border start from."""
+        """Writes the files that the cases of a border start from."""
         self._insist({"prepare": border})
 
     def do(self, job: Job) -> Outcome:
@@ -126,13 +126,13 @@ class Worker:
             process.communicate()
 
     def _insist(self, message: dict[str, Any]) -> None:
-        """Has the process do what cannot go wrong, however long it takes."""
+        """Sends a message that must succeed, however long it takes."""
         reply = self._ask(message, None)
         if reply["verdict"] != "accepted":
             raise RuntimeError(f"{message}: {reply['text']}")
 
     def _ask(self, message: dict[str, Any], seconds: float | None) -> dict[str, Any]:
-        """The reply to a message. TimeoutError if there is none within these seconds."""
+        """Sends a message and returns the reply. Raises TimeoutError if there is none within these seconds."""
         if self._process is None:
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
@@ -152,7 +152,7 @@ class Worker:
 
 
 def _await_reply(process: subprocess.Popen[bytes], seconds: float | None) -> None:
-    """Waits until the process says something. TimeoutError if that takes it longer, on a core of its own.
+    """Waits until the process replies. Raises TimeoutError if it would take longer even with a core to itself.
 
     The time that its threads wait for a core does not count: on a busy machine it would be most of the time.
     """
@@ -168,7 +168,7 @@ def _await_reply(process: subprocess.Popen[bytes], seconds: float | None) -> Non
 
 
 def _seconds_in_queue(process: int) -> float:
-    """How long the threads of a process have waited for a core; 0 where the system does not tell."""
+    """The seconds that the threads of a process have waited for a core; 0 if the system does not say."""
     waits = 0.0
     for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):  # a thread that has just ended
@@ -190,7 +190,7 @@ def _read_line(pipe: IO[bytes]) -> dict[str, Any]:
 def do_cases(
     jobs: Sequence[Job], folder: Path, seed: int, workers: int, registry: str = "tests.fuzz.borders:BORDERS"
 ) -> Iterator[Outcome]:
-    """Does the cases in so many processes and yields how each ended, in any order."""
+    """Runs the cases in `workers` processes and yields their outcomes, in any order."""
     waiting: queue.Queue[Job] = queue.Queue()
     done: queue.Queue[Outcome | BaseException | None] = queue.Queue()
     for job in jobs:

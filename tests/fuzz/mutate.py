@@ -91,7 +91,7 @@ def to_json(tree: Any, chance: random.Random) -> bytes:
 
 
 def to_toml(value: Any) -> str:
-    """A value as TOML, with None where there is one, which TOML does not know."""
+    """A value as TOML text; None is written as it is, although TOML does not know it."""
     if isinstance(value, list):
         return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def _flip(content: bytes, chance: random.Random) -> bytes:
 
 
 def put_odd_file(path: Path, chance: random.Random) -> str:
-    """Puts something at a path that is no ordinary file, or no file at all; returns what it is."""
+    """Puts something other than an ordinary file at a path, or nothing; returns what it is."""
     path.unlink(missing_ok=True)
     kinds: dict[str, Callable[[], Any]] = {
         "nothing": lambda: None,

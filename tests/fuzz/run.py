@@ -1,4 +1,4 @@
-"""`make fuzz`: throws hostile input at every border and prints what came of it. Exit code 1 if anything is wrong.
+"""`make fuzz`: sends hostile input to every border and prints the outcomes. Exit code 1 if anything is wrong.
 
 python -m tests.fuzz.run --scale 0.01                      a hundredth of the cases
 python -m tests.fuzz.run --only checkpoints grids          some of the borders
@@ -32,14 +32,14 @@ HEADINGS = (
 
 
 def plan(borders: dict[str, Border], only: Sequence[str], scale: float, case: int | None) -> list[Job]:
-    """The cases to do."""
+    """The jobs of a run: all cases of the borders, or some of them."""
     names = only or list(borders)
     counts = {name: max(1, round(borders[name].cases * scale)) for name in names}
     return [Job(name, number) for name in names for number in (range(counts[name]) if case is None else [case])]
 
 
 def table(tallies: dict[str, Tally]) -> list[str]:
-    """The lines of the table that is printed in the end."""
+    """The lines of the table that is printed at the end."""
     lines: list[tuple[str, ...]] = [HEADINGS]
     for name, tally in tallies.items():
         counts = [tally.verdicts[key] for key in ("accepted", "refused", "foreign", "hang")]
@@ -54,7 +54,7 @@ def replay_command(job: Job, seed: int) -> str:
 
 
 def group(wrong: list[Outcome]) -> list[list[Outcome]]:
-    """Outcomes that are wrong, those with one cause together as far as their last lines tell."""
+    """The wrong outcomes in groups of the same cause, judged by their last lines."""
     alike: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in wrong:
         cause = re.sub(r"/\S+|[0-9]+", "", (outcome.text.strip() or "?").splitlines()[-1])[:100]
@@ -63,7 +63,7 @@ def group(wrong: list[Outcome]) -> list[list[Outcome]]:
 
 
 def describe(outcome: Outcome, seed: int) -> str:
-    """A failing case: what went wrong, where its files are, and how to do it again."""
+    """A text about a failing case: what went wrong, where its files are, and how to repeat it."""
     excess = f", {outcome.extra / MB:.0f} MB of memory" if outcome.extra > MOST_BYTES else ""
     return (
         f"\n{outcome.job.border}, case {outcome.job.case}: {outcome.verdict}{excess}\n{outcome.text.strip()}\n"
@@ -74,7 +74,7 @@ def describe(outcome: Outcome, seed: int) -> str:
 def fuzz(
     jobs: list[Job], seed: int, workers: int, folder: Path, registry: str = REGISTRY
 ) -> tuple[dict[str, Tally], list[Outcome]]:
-    """Does the cases, with a progress bar; the tally of each border, and the outcomes that are wrong."""
+    """Runs the cases with a progress bar. Returns the tally of each border, and the wrong outcomes."""
     tallies = {job.border: Tally() for job in jobs}
     wrong: list[Outcome] = []
     with tqdm(total=len(jobs), unit="case", dynamic_ncols=True) as bar:
@@ -95,8 +95,8 @@ def main(arguments: Sequence[str] | None = None, registry: str = REGISTRY) -> in
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], choices=list(borders), help="borders to try (all)")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full number of cases (1)")
-    parser.add_argument("--case", type=int, help="do this one case of each border")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is random (0)")
+    parser.add_argument("--case", type=int, help="run only this case of each border")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (0)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one per core)")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="countlens-fuzz-"))

@@ -1,4 +1,4 @@
-"""Damaged folders of stopped runs: a resumed run ends with the very files of an undisturbed one, or is refused.
+"""Damaged folders of stopped runs: a resumed run ends with the same files as an undisturbed one, or is refused.
 
 A folder in which nothing but config.json is left is a new run, whatever its config.json says; damage to that file is
 therefore tried where a state tells that it was another one.
@@ -32,7 +32,7 @@ WAY_OUT = re.compile(r"\b(remove|restore|train|copy|move|choose|update|free)\b",
 
 
 def prepare(folder: Path) -> None:
-    """Trains each run once, and keeps a copy of its folder after every state and on its way to the end."""
+    """Trains each run once, and keeps copies of its folder after every saved state and while it finishes."""
     for name in ARCHITECTURES:
         config = tiny_config(name, "helper", snapshots=2)
         config = replace(config, model=replace(config.model, dropout=0.1, n_layers=2)) if name == "lstm" else config
@@ -87,7 +87,7 @@ def open_border(folder: Path) -> Case:
 
 
 def contents(run: Path) -> dict[str, bytes]:
-    """The files that are the result of a run. The seconds that it took are not, so metrics.jsonl is without them."""
+    """The contents of the files that a run produces; metrics.jsonl without the seconds, which differ each time."""
     files = {
         path.relative_to(run).as_posix(): path.read_bytes()
         for path in sorted(run.rglob("*.safetensors"))

@@ -24,7 +24,7 @@ IS_LINUX = sys.platform == "linux"
 
 
 class Desk:
-    """The opened borders of this process."""
+    """Answers the messages to this process, and keeps the borders that it has opened."""
 
     def __init__(self, borders: dict[str, Border], folder: Path, seed: int) -> None:
         self.borders, self.sources, self.seed = borders, folder.parent / "sources", seed
@@ -69,7 +69,7 @@ def try_case(case: Case, seed: int, job: Job, place: Path) -> tuple[str, str]:
 
 
 def start_measurement() -> int:
-    """The memory of this process in bytes, from which the largest of a case is counted.
+    """The current memory of this process in bytes, and the start of measuring the peak of a case.
 
     The kernel keeps the largest resident memory of a process (VmHWM), in whatever library it was taken, and Linux sets
     it back on request. Python's tracemalloc would not see torch's memory. Elsewhere the largest of the whole process
@@ -96,7 +96,7 @@ def _status(name: str) -> int:
 
 
 def disk_usage(folder: Path) -> int:
-    """What the files of a folder take on the disk: a file with holes claims more than it holds."""
+    """The bytes that the files of a folder take on the disk, which for a file with holes is less than its size."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 

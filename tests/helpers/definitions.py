@@ -1,4 +1,4 @@
-"""The definition of each task, token by token: slow, and written apart from the labellers. By name without the base."""
+"""The definition of each task, token by token: slow, and independent of the labellers. Keys are names without base."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +41,6 @@ DEFINITIONS: dict[str, Callable[[Any, list[str]], list[str]]] = {
 
 
 def expected_labels(task: Task, tokens: list[str]) -> list[str]:
-    """What is right at each token of a row; "-1" at bos, and where nothing is scored."""
+    """The right answer at each token of a row; "-1" at bos and where nothing is scored."""
     prefix = ["-1"] if tokens[0] == BOS else []
     return prefix + DEFINITIONS[split_base(task.name)[0]](task, tokens[len(prefix) :])

@@ -38,7 +38,7 @@ def add() -> None:
 
 @contextmanager
 def extended() -> Iterator[None]:
-    """Adds all of it for a while."""
+    """Adds everything for the block and removes it afterwards."""
     registries: list[dict[Any, Any]] = [
         getattr(import_module(module), name) for module, names in REGISTRIES.items() for name in names
     ]

@@ -30,7 +30,7 @@ def pair(family: str, n_layers: int = 3, dropout: float = 0.0) -> tuple[nn.Modul
 
 
 def listen(counter: nn.Module) -> list[tuple[str, object]]:
-    """A listener at each layer's state, so that the open path is taken."""
+    """A hook at each layer's state, so that the path with hooks is taken."""
     return [(hook_name("state", layer), lambda x, hook: None) for layer in range(counter.cfg.n_layers)]
 
 

@@ -44,7 +44,7 @@ def row(n_pos: int, d_model: int, dtype: torch.dtype = torch.float64) -> torch.T
 
 
 def whole(half: torch.Tensor) -> torch.Tensor:
-    """Both of each conjugate pair."""
+    """The whole state vector: both members of each conjugate pair."""
     return torch.cat([half, half.conj()], -1)
 
 

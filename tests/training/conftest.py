@@ -8,7 +8,7 @@ from training.presets import resolve
 
 @pytest.fixture
 def tiny_options() -> TrainConfig:
-    """As a user would ask for it."""
+    """Its settings, as a user would give them."""
     return TrainConfig(
         data=TaskOptions(task="helper", train_length=6, ood_length=12),
         model=ModelOptions(position="ape", n_layers=1, d_model=8, n_heads=2),

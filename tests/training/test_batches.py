@@ -66,7 +66,7 @@ COUNTERS |= {name: FAMILIES[name].config(13, **SIZES.get(name, {"d_model": 8})) 
 
 
 def gradient(counter: Counter, tokens: WeightedTokens, scale: float = 1.0) -> Tensor:
-    """Of the loss as the loop computes it."""
+    """The gradient of the loss as the training loop computes it."""
     counter.zero_grad()
     batch = tokens.batch
     (scale * loss_of(counter.train()(batch.token_ids, batch.position_ids), tokens)).backward()

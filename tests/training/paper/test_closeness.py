@@ -1,4 +1,4 @@
-"""How near to the paper: against scikit-learn and scipy on scores drawn at random, and on answers that say nothing."""
+"""Closeness to the paper: against scikit-learn and scipy on random scores, and on scores that say nothing."""
 
 from collections import defaultdict
 

@@ -32,7 +32,7 @@ BEST_IS_NOT_LAST = 10  # a seed with which a tiny run is best before its last st
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """What a run left: the bytes of every file, and metrics without the clock."""
+    """The files that a run produced: their bytes, and the metrics without times."""
     left: dict[str, object] = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, object]:
 
 
 class Killed(BaseException):
-    """Stands for a kill: nothing between it and the end of the process runs, but for `finally`."""
+    """Simulates a kill: nothing runs after it but `finally` blocks."""
 
 
 def test_a_finished_run_holds_what_it_should(tmp_path: Path, tiny: RunConfig) -> None:
