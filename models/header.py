@@ -69,12 +69,12 @@ def read_info(path: Path) -> CheckpointInfo:
             "update CountLens"
         )
     try:
-        return _checked_info(values)
+        return _build_info(values)
     except CountLensError as error:
         raise CountLensError(f"{what} does not fit ({error})") from error
 
 
-def _checked_info(values: dict[str, Any]) -> CheckpointInfo:
+def _build_info(values: dict[str, Any]) -> CheckpointInfo:
     """The info with these values. Refuses one whose model config is invalid or whose task has no name."""
     info = build(CheckpointInfo, values, "it")
     for key, hint in TASK_SETTINGS.items():

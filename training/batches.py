@@ -119,7 +119,8 @@ def tabulate_rows(
     if not isinstance(task, ListedTask) or not (ignores_shifts or policy in ("shifted", "contiguous")):
         return None
     rows, probabilities = task.list_rows(split)
-    offsets = torch.ones_like(rows.lengths) if ignores_shifts else _count_offsets(policy, rows.lengths, max_position)
+    has_one_offset = ignores_shifts or policy == "contiguous"
+    offsets = torch.ones_like(rows.lengths) if has_one_offset else count_offsets(rows.lengths, max_position)
     is_possible = torch.arange(int(offsets.max())) < offsets[:, None]
     by_offset = is_possible * (probabilities / offsets)[:, None]  # [row offset]
     hosts = _find_hosts(rows) if causal else torch.arange(len(rows.lengths))
@@ -138,10 +139,6 @@ def tabulate_rows(
     position_ids = torch.cat(positions).clamp(max=max_position - 1)  # reached by padding only
     batch = Batch(token_ids, position_ids, task.label(token_ids), present, torch.ones(len(share)))
     return WeightedTokens(batch.to(device), share.float().to(device))
-
-
-def _count_offsets(policy: str, lengths: Int[Tensor, "row"], max_position: int) -> Int[Tensor, "row"]:
-    return count_offsets(lengths, max_position) if policy == "shifted" else torch.ones_like(lengths)
 
 
 def _find_hosts(rows: Rows) -> Int[Tensor, "row"]:

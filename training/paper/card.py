@@ -15,7 +15,7 @@ from training.config import TrainConfig
 from training.paper.agreement import SUCCESS
 from training.paper.comparison import Share, compare
 from training.paper.score_table import ScoreRow, cell_of
-from training.paper.tables import PaperCell, paper_numbers_of, printed
+from training.paper.tables import paper_numbers_of, printed
 from training.presets import resolve
 from training.tasks import TASKS
 
@@ -146,12 +146,8 @@ def _paper(info: CheckpointInfo) -> str:
     numbers = paper_numbers_of(info)
     if numbers is None:
         return ""
-    best = "" if numbers.best is None else _both(numbers.best)
+    best = "" if numbers.best is None else f"{printed(numbers.best.ind)} / {printed(numbers.best.ood)}"
     return best + ("" if numbers.median is None else f" ({printed(numbers.median.ood)})")
-
-
-def _both(cell: PaperCell) -> str:
-    return f"{printed(cell.ind)} / {printed(cell.ood)}"
 
 
 def _duration(seconds: float) -> str:

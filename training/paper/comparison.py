@@ -5,7 +5,7 @@ if both of its sides do. A table of best seeds is compared with our best seed, a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -144,11 +144,13 @@ def compare(
 
 
 def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Sequence[Difference]) -> ComparedCell:
-    cell = ComparedCell(paper, _ours([row for row in runs if paper.is_about(row.experiment, row.width, row.heads)]))
-    return ComparedCell(paper, cell.ours, reason_for(paper, differences) if cell.differs else None)
+    cell = ComparedCell(
+        paper, _select_ours([row for row in runs if paper.is_about(row.experiment, row.width, row.heads)])
+    )
+    return replace(cell, reason=reason_for(paper, differences)) if cell.differs else cell
 
 
-def _ours(rows: list[ScoreRow]) -> Ours | None:
+def _select_ours(rows: list[ScoreRow]) -> Ours | None:
     """Our runs for a cell, from all that fit it; None if none does.
 
     A median over different sizes would mean nothing, so the runs of one size are chosen: those with the best seed.

@@ -49,9 +49,7 @@ class ScoreRow:
 
     @property
     def experiment(self) -> Experiment:
-        return Experiment(
-            self.task, self.bos, self.architecture, self.layers, self.causal, self.train_length, self.ood_length
-        )
+        return Experiment(*(getattr(self, field) for field in Experiment._fields))
 
     @property
     def cell(self) -> str:

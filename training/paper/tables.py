@@ -54,9 +54,7 @@ class PaperCell:
 
     @property
     def experiment(self) -> Experiment:
-        return Experiment(
-            self.task, self.bos, self.architecture, self.layers, self.causal, self.train_length, self.ood_length
-        )
+        return Experiment(*(getattr(self, field) for field in Experiment._fields))
 
     def is_about(self, experiment: Experiment, width: int | None, heads: int | None) -> bool:
         """Whether a counter of this experiment and size fits the cell. A size that is None, here or there, fits any."""

@@ -39,19 +39,30 @@ class BusyError(CountLensError):
     """Another process is training the run."""
 
 
+class _File:
+    """An attribute of `RunFolder` that is the path of one of its files."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: "RunFolder", owner: type) -> Path:
+        return run.path / self.name
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run."""
 
     path: Path
 
-    @property
-    def best(self) -> Path:
-        return self.path / CHECKPOINT
-
-    @property
-    def last(self) -> Path:
-        return self.path / "last.safetensors"
+    best = _File(CHECKPOINT)
+    last = _File("last.safetensors")
+    _config = _File("config.json")
+    _state = _File("state.safetensors")
+    _previous = _File("state.previous.safetensors")
+    _metrics = _File("metrics.jsonl")
+    _lock = _File(".lock")
+    _failure = _File("error.txt")
 
     @property
     def exists(self) -> bool:
@@ -60,30 +71,6 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return self.last.is_file() and not self._state.is_file() and not self._previous.is_file()
-
-    @property
-    def _config(self) -> Path:
-        return self.path / "config.json"
-
-    @property
-    def _state(self) -> Path:
-        return self.path / "state.safetensors"
-
-    @property
-    def _previous(self) -> Path:
-        return self.path / "state.previous.safetensors"
-
-    @property
-    def _metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def _lock(self) -> Path:
-        return self.path / ".lock"
-
-    @property
-    def _failure(self) -> Path:
-        return self.path / "error.txt"
 
     def snapshot(self, step: int) -> Path:
         """The file of the snapshot of a step."""
@@ -137,9 +124,10 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """The run in a folder. Refuses a folder without config.json."""
-        if not (path / "config.json").is_file():
+        run = cls(path)
+        if not run.exists:
             raise CountLensError(f"{path} holds no run: it has no config.json")
-        return cls(path)
+        return run
 
     def config(self) -> RunConfig:
         """The settings with which the run was started, from config.json."""

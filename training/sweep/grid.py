@@ -80,7 +80,7 @@ def expand(cells: list[Cell]) -> list[SweepRun]:
         raise CountLensError(f"the grid has more than {MAX_RUNS:,} runs: make several smaller ones of it")
     for number, cell in enumerate(cells, 1):
         for choice, seeds in _choices(cell, f"cell {number}"):
-            words = (f"{key} = {_shown(value)}" for key, value in (choice | {"seed": seeds[0]}).items())
+            words = (f"{key} = {_format(value)}" for key, value in (choice | {"seed": seeds[0]}).items())
             where = f"cell {number} ({', '.join(words)})"
             try:
                 for seed in seeds:
@@ -168,5 +168,5 @@ def architecture_options(name: Any) -> dict[str, str]:
     return options if architecture.position is None else options | {"position": architecture.position}
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() and len(value) < 100 else shown(value).lower()

@@ -86,7 +86,9 @@ class _Pool:
                 except (EOFError, OSError):
                     yield from self._replace(index)
                     continue
-                yield from self._note(worker, outcome)
+                run, worker.run = worker.run, None
+                if run is not None:
+                    yield self._end(run, outcome)
             elif worker.process.sentinel in ready:
                 yield from self._replace(index)
         self.rest += TICK_SECONDS
@@ -104,11 +106,6 @@ class _Pool:
             worker.process.join(STOP_SECONDS)
             if worker.process.is_alive():
                 worker.process.kill()
-
-    def _note(self, worker: _Worker, outcome: Outcome) -> Iterator[Event]:
-        run, worker.run = worker.run, None
-        if run is not None:
-            yield self._end(run, outcome)
 
     def _end(self, run: SweepRun, outcome: Outcome) -> Event:
         if outcome.kind == "busy":
