@@ -189,7 +189,7 @@ def test_resume_of_a_finished_run_says_so(run: Path, capsys: pytest.CaptureFixtu
         ("train --position rop", "did you mean rope"),
         ("train --d-model 30 --n-heads 4", "not divisible"),
         ("train --max-position 20", "more than max_position=20"),
-        ("train --device cuda", "device 'cuda' is not there"),
+        ("train --device cuda", "device 'cuda' does not exist"),
         ("train --device cpu --bf16", "--bf16 is for CUDA"),
         ("eval no/such/counter", "unknown checkpoint"),
         ("train --resume /nowhere", "holds no run"),
