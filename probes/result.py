@@ -1,5 +1,6 @@
 """What every probe returns: a frozen dataclass of numbers with a verdict, a tidy table and a plain form."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -10,6 +11,8 @@ import pandas as pd
 from models.counter import Counter
 from models.errors import CountLensError
 from training.tasks import Task, task_of_checkpoint
+
+PAPER_LABELS = {True: "as the paper says", False: "not as the paper says", None: "no claim to compare with"}
 
 
 class NotApplicable(CountLensError):
@@ -25,6 +28,20 @@ class Verdict:
     agrees: bool | None = None  # with the paper's claim; None where the paper makes none
 
 
+@dataclass(frozen=True)
+class Headline:
+    """A verdict as a label and a number, so that counters that differ only in their seed can be set side by side.
+
+    Seeds agree if their labels are equal: a label names one of a few outcomes, and holds no number of its own.
+    """
+
+    label: str
+    measure: str = ""  # what the number is; "" where there is none
+    value: float = math.nan
+    low: float = math.nan  # 95 % interval within this one counter, NaN if the probe gives none
+    high: float = math.nan
+
+
 class Result(ABC):
     """Base of the frozen dataclasses that probes return."""
 
@@ -32,6 +49,11 @@ class Result(ABC):
     @abstractmethod
     def verdict(self) -> Verdict:
         """The sentence that the numbers support."""
+
+    @property
+    def headline(self) -> Headline:
+        """The verdict as a label and a number; a result that has none of its own says whether the paper is right."""
+        return Headline(PAPER_LABELS[self.verdict.agrees])
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
