@@ -14,11 +14,13 @@ from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
+from app.figures.over_seeds import over_seeds_figure
 from app.figures.patching import patching_caption, patching_figure
 from probes.ablation.bos_ablation import BosAblation
 from probes.mechanism.anchors import Anchors
 from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms
+from probes.over_seeds import OverSeeds
 from probes.over_training.dynamics import Dynamics
 from probes.patching.pairs import PairPatching
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
@@ -84,6 +86,7 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     },
     StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
+    OverSeeds: lambda result: {"Seed by seed": over_seeds_figure(result)},
 }
 
 
