@@ -40,10 +40,12 @@ class CausalTest(Result):
         """One line an outcome."""
         lines = []
         for outcome in self.outcomes:
-            line = {name: value for name, value in asdict(outcome).items() if name not in ("share", "control")}
-            line |= asdict(outcome.share)
-            control = {} if outcome.control is None else asdict(outcome.control)
-            lines.append(line | {f"control_{name}": value for name, value in control.items()})
+            line = asdict(outcome)
+            intervals = {name: line.pop(name) for name in list(line) if isinstance(line[name], dict)}
+            line |= intervals.pop("share")
+            for name, interval in intervals.items():
+                line |= {f"{name}_{bound}": value for bound, value in interval.items()}
+            lines.append(line)
         return pd.DataFrame(lines)
 
 

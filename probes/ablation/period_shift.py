@@ -63,7 +63,7 @@ KINDS = {
     "all": _Kind("{code} part of all tokens shifted alike", "stay", 0),
 }
 
-Table = Float[Tensor, "residue *site"]  # the periodic part at each residue
+Table = Float[Tensor, "_ *site"]  # the periodic part at each residue
 Edit = Float[Tensor, "row pos *site"]
 
 
@@ -154,6 +154,16 @@ class _Part:
     variance: float
 
 
+@dataclass(frozen=True)
+class _Move:
+    """Something that is done to a periodic part of the states."""
+
+    kind: str  # key of KINDS
+    code: str
+    part: _Part
+    is_control: bool
+
+
 def _periodic_parts(
     counter: Transformer, task: Task, sites: Sequence[Site], n_shifts: int
 ) -> dict[tuple[Site, str], _Part]:
@@ -230,35 +240,39 @@ class _Trial:
         )
         self.right = self._answered(logits, 0)
 
-    def hits(self, site: Site, kind: str, code: str, table: Table, scale: Table) -> Bool[Tensor, "row"]:
-        """Whether answers are as predicted when a part is moved; the move is as long as that of `scale` would be."""
-        columns = slice(None) if kind in ("others", "all") else slice(-1, None)
-        edit = self._edit(code, table, scale, kind != "removed", columns).to(self.counter.device)
-        pids = self.pids.to(self.counter.device)
-        if kind in ("others", "all"):
-            if kind == "others":
-                edit[:, -1] = 0
-            hooks = [(site.hook, _add(edit))]
-            logits = self.counter.run_with_hooks(self.token_ids, pids, fwd_hooks=hooks)
-        else:  # all other tokens are as they were
-            layer = site.layer or 0
-            resid = self.cache[Site("resid_pre", layer).hook][:, -1:]
-            with self.counter.hooks(fwd_hooks=[(site.hook, _add(edit))]):
-                logits = self.counter.run_from(layer, self.column, resid, pids, self.cache)
-        return self._answered(logits, KINDS[kind].steps)
+    def hits(self, site: Site, moves: Sequence[_Move]) -> Bool[Tensor, "move row"]:
+        """For each move of a part, whether answers are as predicted."""
+        if moves[0].kind in ("others", "all"):
+            return torch.stack([self._answered(self._rerun(site, move), KINDS[move.kind].steps) for move in moves])
+        # All other tokens are as they were: the last one alone is run again, in one copy of the rows for each move.
+        edits = torch.cat([self._edit(move, slice(-1, None)) for move in moves]).to(self.counter.device)
+        layer = site.layer or 0
+        resid = self.cache[Site("resid_pre", layer).hook][:, -1:].repeat(len(moves), 1, 1)
+        with self.counter.hooks(fwd_hooks=[(site.hook, _add(edits))]):
+            logits = self.counter.run_from(layer, self.column, resid, self.pids.to(self.counter.device), self.cache)
+        copies = zip(logits.unflatten(0, (len(moves), -1)), moves, strict=True)
+        return torch.stack([self._answered(copy, KINDS[move.kind].steps) for copy, move in copies])
 
-    def _edit(self, code: str, table: Table, scale: Table, step: bool, columns: slice) -> Edit:
-        """The move of each token's part, or its removal."""
-        places = (self.pids if code == "pid" else self.distances)[:, columns]
+    def _rerun(self, site: Site, move: _Move) -> Float[Tensor, "row pos d_vocab"]:
+        edit = self._edit(move, slice(None))
+        if move.kind == "others":
+            edit[:, -1] = 0
+        hooks = [(site.hook, _add(edit.to(self.counter.device)))]
+        return self.counter.run_with_hooks(self.token_ids, self.pids.to(self.counter.device), fwd_hooks=hooks)
 
-        def move(part: Table) -> Edit:
+    def _edit(self, move: _Move, columns: slice) -> Edit:
+        """What is added to the states of each token; the control's is scaled to the length of the true one."""
+        places = (self.pids if move.code == "pid" else self.distances)[:, columns]
+
+        def change(part: Table) -> Edit:
             here = part[places % len(part)]
-            return part[(places + self.steps) % len(part)] - here if step else -here
+            return -here if move.kind == "removed" else part[(places + self.steps) % len(part)] - here
 
-        edit = move(table)
-        if scale is table:
-            return edit
-        length, wanted = (_length(x) for x in (edit, move(scale)))
+        true = change(move.part.table)
+        if not move.is_control:
+            return true
+        edit = change(move.part.other)
+        length, wanted = (_length(x) for x in (edit, true))
         return edit * torch.where(length > 0, wanted / length, 0)
 
     def _answered(self, logits: Float[Tensor, "row pos d_vocab"], steps: int) -> Bool[Tensor, "row"]:
@@ -267,7 +281,7 @@ class _Trial:
         return logits[:, -1].argmax(-1).cpu() == wanted
 
 
-def _length(edit: Edit) -> Edit:
+def _length(edit: Edit) -> Float[Tensor, "row pos *ones"]:
     return edit.flatten(2).norm(dim=-1).reshape(*edit.shape[:2], *[1] * (edit.ndim - 2))
 
 
@@ -283,16 +297,14 @@ def _outcomes(
     choosing = right & ~reported
     outcomes = []
     for site in sites:
-        for kind in KINDS if site == Site("resid_pre", 0) else ("own", "removed"):
-            for code in CODES if kind in ("own", "removed") else ("pid",):
-                part = parts[site, code]
-                hits, control = (
-                    torch.cat([trial.hits(site, kind, code, table, part.table) for trial in trials])
-                    for table in (part.table, part.other)
-                )
-                mine, controls = (share_interval(found[reported]) for found in (hits, control))
+        asked = [(kind, code) for kind in ("own", "removed") for code in CODES]
+        groups = [asked, [("others", "pid"), ("all", "pid")]] if site == Site("resid_pre", 0) else [asked]
+        for group in groups:
+            moves = [_Move(kind, code, parts[site, code], wrong) for kind, code in group for wrong in (False, True)]
+            found = torch.cat([trial.hits(site, moves) for trial in trials], 1)
+            for move, hits, control in zip(moves[::2], found[::2], found[1::2], strict=True):
                 chosen_by = float(hits[choosing].double().mean() - control[choosing].double().mean())
-                done, predicted = KINDS[kind].done.format(code=code), KINDS[kind].predicted
-                tested = (kind, code, part.variance, chosen_by)
-                outcomes.append(Shifted(done, site.label, predicted, mine, controls, *tested))
+                shares = (share_interval(hits[reported]), share_interval(control[reported]))
+                words = (KINDS[move.kind].done.format(code=move.code), site.label, KINDS[move.kind].predicted)
+                outcomes.append(Shifted(*words, *shares, move.kind, move.code, move.part.variance, chosen_by))
     return tuple(outcomes)

@@ -11,9 +11,10 @@ it does within training lengths, and help it beyond. Three ways, in all layers:
 The first two leave no position in a score at layer 0. The last says what unseen distances cost.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -25,14 +26,14 @@ from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
 from probes.ablation.score_hooks import Heads, Scores, products, score_hooks
 from probes.result import Headline, NotApplicable, Verdict, task_of_counter
-from probes.stats import Interval, share_interval
+from probes.stats import Interval, bootstrap_mean, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating, predict
 from training.tasks import Split, Task
 
 ROWS = 48  # of each split
 DISTANCES = (0, 1, 2, 4, 8, 16, 32)
-LOSS = 0.05  # of IND accuracy that may be lost while attention still counts as doing without positions
+SMALL = 0.01  # a smaller change of accuracy is none
 HINDERS, USED, NEUTRAL = "positions hinder", "positions are used", "positions make no difference"
 LEAST_RIGHT = 0.5  # IND
 
@@ -40,16 +41,31 @@ Turn = tuple[Float[Tensor, "d_head"], Float[Tensor, "d_head"]]  # cos and sin of
 
 
 @dataclass(frozen=True)
+class Rescored(Outcome):
+    """Accuracy with other scores; the control is the clean counter."""
+
+    change: Interval = field(kw_only=True)  # against the clean counter on the same rows
+
+    @property
+    def surely_lost(self) -> bool:
+        return self.change.high < -SMALL
+
+    @property
+    def surely_gained(self) -> bool:
+        return self.change.low > SMALL
+
+
+@dataclass(frozen=True)
 class PositionFree(CausalTest):
-    """Accuracy with positions taken out of the attention scores; the control of OOD accuracy is the clean counter's."""
+    """Accuracy with positions taken out of the attention scores."""
 
     task: str
     architecture: str
     clean: dict[str, Interval]  # by split
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Rescored, ...]
     selective: bool  # counts kinds of tokens apart, of which the paper makes its claim
 
-    def accuracy(self, done: str, split: str) -> Outcome:
+    def accuracy(self, done: str, split: str) -> Rescored:
         """One outcome."""
         return next(one for one in self.outcomes if (one.done, one.place) == (done, split))
 
@@ -58,10 +74,6 @@ class PositionFree(CausalTest):
         """What was done."""
         return tuple(dict.fromkeys(outcome.done for outcome in self.outcomes))
 
-    def keeps(self, done: str) -> bool:
-        """Whether IND accuracy is surely kept, up to a small loss."""
-        return self.accuracy(done, "ind").share.low > self.clean["ind"].value - LOSS
-
     @property
     def blind(self) -> str:
         """The way without positions that keeps most IND accuracy."""
@@ -69,9 +81,9 @@ class PositionFree(CausalTest):
 
     @property
     def label(self) -> str:
-        if not self.keeps(self.blind):
+        if self.accuracy(self.blind, "ind").surely_lost:
             return USED
-        return HINDERS if self.accuracy(self.blind, "ood").stands_out else NEUTRAL
+        return HINDERS if self.accuracy(self.blind, "ood").surely_gained else NEUTRAL
 
     @property
     def headline(self) -> Headline:
@@ -87,7 +99,7 @@ class PositionFree(CausalTest):
         agrees = None if not self.selective or self.label == USED else self.label == HINDERS
         return Verdict(
             f"In its attention scores {self.label}: clean {clean}; {'; '.join(parts)}.",
-            f"IND accuracy that stays within {LOSS:.0%} without positions, and OOD accuracy that rises",
+            "IND accuracy that stays as it is without positions, and OOD accuracy that rises",
             agrees,
         )
 
@@ -108,32 +120,49 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
     splits: tuple[Split, ...] = ("ind", "ood")
     batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in splits}
     others = draw_batch(task, policy, room, "ind", rows // 2, generator)
-    share = partial(_share, counter, task)
-    clean: dict[str, Interval] = {split: share(split, batch, ()) for split, batch in batches.items()}
-    if clean["ind"].value < LEAST_RIGHT:
-        raise NotApplicable(f"it answers {clean['ind'].value:.0%} of IND tokens right: there is little to lose")
+    tally = partial(_tally, counter, task)
+    clean = {split: tally(split, batch, ()) for split, batch in batches.items()}
+    if clean["ind"].share.value < LEAST_RIGHT:
+        raise NotApplicable(f"it answers {clean['ind'].share.value:.0%} of IND tokens right: there is little to lose")
     longest = task.train_length + task.prefix
     at_one = [_rescored(counter, _at(counter, distance), 0) for distance in DISTANCES if distance < longest]
-    best = max(at_one, key=lambda hooks: share("ind", others, hooks).value)
     ways = {
         "averaged over distances": _rescored(counter, _mean_turn(counter, longest), 0),
-        "all at one distance": best,
+        "all at one distance": max(at_one, key=lambda hooks: tally("ind", others, hooks).share.value),
         "known distances only": _rescored(counter, _at(counter, longest - 1), longest),
     }
-    outcomes = tuple(
-        Outcome(done, split, "right", share(split, batch, hooks), clean[split] if split == "ood" else None)
-        for done, hooks in ways.items()
-        for split, batch in batches.items()
-    )
-    return PositionFree(task.name, counter.cfg.position, clean, outcomes, task.form == "selective")
+    outcomes = []
+    for done, hooks in ways.items():
+        for split, batch in batches.items():
+            after = tally(split, batch, hooks)
+            change = after.change_from(clean[split], seed)
+            outcomes.append(Rescored(done, split, "right", after.share, clean[split].share, change=change))
+    shares: dict[str, Interval] = {split: before.share for split, before in clean.items()}
+    return PositionFree(task.name, counter.cfg.position, shares, tuple(outcomes), task.form == "selective")
 
 
-def _share(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> Interval:
-    """Share of scored tokens that are right; as sure as so many rows make it."""
+@dataclass(frozen=True)
+class _Tally:
+    """How many tokens of each row are right."""
+
+    hits: Float[np.ndarray, "row"]
+    scored: Float[np.ndarray, "row"]
+    share: Interval  # of scored tokens that are right; as sure as so many rows make it
+
+    def change_from(self, before: "_Tally", seed: int) -> Interval:
+        """The change in accuracy, with rows drawn again together with both of their results."""
+        rows = np.ones(len(self.hits))
+        (change,) = bootstrap_mean((self.hits - before.hits)[None], self.scored, rows, seed)
+        return change
+
+
+def _tally(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _Tally:
     scored = task.scored(split, batch.label_ids)
     with evaluating(counter), counter.hooks(fwd_hooks=list(hooks)):
         right = predict(counter, batch) == batch.label_ids
-    return share_interval(right[scored].cpu(), independent=int(scored.any(1).sum()))
+    share = share_interval(right[scored].cpu(), independent=int(scored.any(1).sum()))
+    hits, counts = ((part & scored).sum(1).double().cpu().numpy() for part in (right, scored))
+    return _Tally(hits, counts, share)
 
 
 def _at(counter: Transformer, distance: int) -> Turn:
@@ -159,4 +188,5 @@ def _rescored(counter: Transformer, turn: Turn, beyond: int) -> Hooks:
 def _turn_alike(turn: Turn, beyond: int, scores: Scores, q: Heads, k: Heads, scale: float) -> Scores:
     place = torch.arange(scores.shape[-1], device=scores.device)
     far = place[:, None] - place >= beyond
-    return torch.where(far & torch.isfinite(scores), products(q, rotate(k, *turn), scale), scores)
+    cos, sin = (part.expand(*k.shape[:2], 1, -1) for part in turn)
+    return torch.where(far & torch.isfinite(scores), products(q, rotate(k, cos, sin), scale), scores)

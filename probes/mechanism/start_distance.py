@@ -6,19 +6,20 @@ A row `7 a a a` is to be answered `8 9 10`. That can be done in three ways, whic
     PIDs of symbols   start + own PID - PID of the first symbol + 1
     tokens            start + the number of tokens since
 
-In `start moved` the start token alone gets another PID; in `gap` all tokens from the eleventh on do; in `tokens left
-out` some symbols are taken out of the row and the others keep their PIDs. Each way predicts every answer; its score is
-how often it is right where the ways disagree, and every kind of row counts alike. Two ways may agree on one kind of
-row: one is better than another if it surely is on some kind, and surely worse on none. The control is the prediction
-for another row. Where rows have several start numbers, the key or the value of the start token is then taken from a row
-with another one, layer by layer: do the answers follow that number?
+In `start moved` the start token alone gets another PID, in `symbol moved` the first symbol; in `gap` all tokens from
+the eleventh on do; in `tokens left out` some symbols are taken out of the row and the others keep their PIDs. Each way
+predicts every answer; its score is how often it is right where the ways disagree, and every kind of row counts alike.
+A way explains the answers only in part if it fails on one kind. The control is the prediction for another row. Where
+rows have several start numbers, the key or the value of the start token is then taken from a row with another one,
+layer by layer: do the answers follow that number?
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.counter import Counter
@@ -28,7 +29,7 @@ from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
 from probes.inputs.counterfactual_rows import counted_rows
 from probes.result import Headline, NotApplicable, Verdict, task_of_counter
-from probes.stats import Interval, share_interval
+from probes.stats import Interval, bootstrap, share_interval, wilson
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
@@ -40,13 +41,13 @@ LEAST_RIGHT = 0.3
 TRAINED, BEYOND = "trained lengths", "beyond"
 
 Ids = Int[Tensor, "row pos"]
-Way = Callable[[Ids, Int[Tensor, "pos"]], Ids]  # PIDs, and the place of each token in the row that was meant
+Way = Callable[[Ids], Ids]  # from PIDs to what is added to the start number
 
 
 WAYS: dict[str, Way] = {
-    "PID distance": lambda pids, place: pids - pids[:, :1],
-    "PIDs of symbols": lambda pids, place: pids - pids[:, 1:2] + 1,
-    "tokens": lambda pids, place: torch.arange(pids.shape[1], device=pids.device).expand(pids.shape),
+    "PID distance": lambda pids: pids - pids[:, :1],
+    "PIDs of symbols": lambda pids: pids - pids[:, 1:2] + 1,
+    "tokens": lambda pids: torch.arange(pids.shape[1], device=pids.device).expand(pids.shape),
 }
 
 
@@ -66,6 +67,7 @@ class StartDistance(CausalTest):
     right: dict[str, float]  # by lengths, share of answers that are right with nothing moved; only those are judged
     outcomes: tuple[Added, ...]
     scores: dict[str, Interval]  # of each way, at trained lengths, mean over the kinds of rows
+    leads: dict[str, Interval]  # of the best way over each other one
 
     @property
     def best(self) -> str:
@@ -74,14 +76,8 @@ class StartDistance(CausalTest):
 
     @property
     def stands_out(self) -> bool:
-        """Whether the best way is better than every other one."""
-        return all(self.is_better(self.best, other) for other in self.scores if other != self.best)
-
-    def is_better(self, way: str, other: str) -> bool:
-        """Whether a way surely predicts more than another on some kind of row, and surely less on none."""
-        pairs = list(zip(self._of(way, TRAINED), self._of(other, TRAINED), strict=True))
-        some = any(mine.share.low > theirs.share.high for mine, theirs in pairs)
-        return some and not any(theirs.share.low > mine.share.high for mine, theirs in pairs)
+        """Whether the best way surely predicts more than every other one."""
+        return all(lead.low > 0 for lead in self.leads.values())
 
     @property
     def headline(self) -> Headline:
@@ -89,7 +85,7 @@ class StartDistance(CausalTest):
         label = f"start + {self.best}"
         if not self.stands_out:
             label = "none stands out"
-        elif score.low < MANY:
+        elif min(one.share.low for one in self._of(self.best, TRAINED)) < MANY:
             label += " in part"
         return Headline(
             label, "answers to moved PIDs and missing tokens that it predicts (share)", *vars(score).values()
@@ -129,27 +125,54 @@ def start_distance(counter: Counter, rows: int = ROWS, seed: int = 0) -> StartDi
     lengths = {TRAINED: task.usual_length, BEYOND: (task.train_length + task.ood_length) // 2}
     outcomes: list[Added] = []
     right: dict[str, float] = {}
+    hits: dict[str, _Hits] = {}
     for name, counted in lengths.items():
         trial = _Trial(counter, task, counted, rows, generator)
         right[name] = float(trial.right[:, 1:].double().mean())
         if right[name] < LEAST_RIGHT:
             continue
-        outcomes += trial.moves(name, generator)
+        added, hits[name] = trial.moves(name, generator)
+        outcomes += added
         if len(task.starts(counted)) > 1:
             outcomes += trial.swaps(name, generator)
     if right[TRAINED] < LEAST_RIGHT:
         raise NotApplicable(f"it answers {right[TRAINED]:.0%} right: there is little that could move")
-    return StartDistance(task.name, right, tuple(outcomes), _scores(outcomes))
+    scores = hits[TRAINED].scores()
+    best = max(scores, key=lambda way: scores[way].value)
+    return StartDistance(task.name, right, tuple(outcomes), scores, hits[TRAINED].leads(best, seed))
 
 
-def _scores(outcomes: list[Added]) -> dict[str, Interval]:
-    """The mean over kinds of rows, and the means of their bounds: wide, as if they erred together."""
-    scores = {}
-    for way in WAYS:
-        shares = [one.share for one in outcomes if (one.way, one.lengths) == (way, TRAINED)]
-        means = (sum(getattr(share, name) for share in shares) / len(shares) for name in ("value", "low", "high"))
-        scores[way] = Interval(*means)
-    return scores
+@dataclass(frozen=True)
+class _Hits:
+    """How many telling tokens of each row each way predicts, by kind of row."""
+
+    by_way: dict[str, Float[np.ndarray, "kind row"]]
+    telling: Float[np.ndarray, "kind row"]
+
+    def scores(self) -> dict[str, Interval]:
+        """Every kind of row counts alike; as sure as so many rows make it."""
+        n_rows = np.array([float(self.telling.shape[1])])
+        scores = {}
+        for way, hits in self.by_way.items():
+            value = float((hits.sum(1) / self.telling.sum(1)).mean())
+            low, high = wilson(value * n_rows, n_rows)
+            scores[way] = Interval(value, float(low[0]), float(high[0]))
+        return scores
+
+    def leads(self, best: str, seed: int) -> dict[str, Interval]:
+        """How much more the best way predicts than each other one, with rows drawn again."""
+        return {
+            way: self._mean_difference(self.by_way[best] - hits, seed)
+            for way, hits in self.by_way.items()
+            if way != best
+        }
+
+    def _mean_difference(self, more: Float[np.ndarray, "kind row"], seed: int) -> Interval:
+        def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
+            return (more @ weights.T / (self.telling @ weights.T)).mean(0, keepdims=True)
+
+        (interval,) = bootstrap(mean_over_kinds, np.ones(more.shape[1]), seed)
+        return interval
 
 
 class _Trial:
@@ -166,31 +189,39 @@ class _Trial:
         self.pids = shifts + self.place
         self.right = self._answers(self.token_ids, self.pids) == self._labels(self.place.expand_as(self.pids))
 
-    def moves(self, lengths: str, generator: torch.Generator) -> list[Added]:
+    def moves(self, lengths: str, generator: torch.Generator) -> tuple[list[Added], _Hits]:
         """Every kind of unusual row, and how often each way predicts its answers."""
         steps = torch.randint(1, LARGEST_MOVE + 1, (len(self.pids), 1), generator=generator)
         signs = torch.where(torch.rand(steps.shape, generator=generator) < 0.5, 1, -1)
         kept = (self.place < LEFT_OUT_FROM) | (self.place >= LEFT_OUT_FROM + int(steps[0]))
         everything = torch.ones_like(kept)
-        kinds: Mapping[str, tuple[Ids, Bool[Tensor, "pos"]]] = {
+        kinds: Mapping[str, tuple[Ids, Bool[Tensor, "whole_row"]]] = {
             "start moved": (self.pids + steps * signs * (self.place == 0), everything),
+            "symbol moved": (self.pids + steps * signs * (self.place == 1), everything),
             "gap": (self.pids + steps * (self.place >= GAP_AT), everything),
             "tokens left out": (self.pids, kept),
         }
-        return [added for kind, (pids, kept) in kinds.items() for added in self._judge(kind, pids, kept, lengths)]
+        outcomes, telling = [], []
+        hits: dict[str, list[Tensor]] = {way: [] for way in WAYS}
+        for kind, (pids, kept) in kinds.items():
+            answers = self._answers(self.token_ids[:, kept], pids[:, kept])
+            predicted, judged = self._predictions(pids[:, kept], kept)
+            telling.append(judged.sum(1))
+            for way, wanted in predicted.items():
+                outcomes.append(Added(kind, lengths, way, *self._shares(answers, wanted, judged), way, lengths))
+                hits[way].append(((answers == wanted) & judged).sum(1))
+        by_way = {way: torch.stack(counts).double().numpy() for way, counts in hits.items()}
+        return outcomes, _Hits(by_way, torch.stack(telling).double().numpy())
 
-    def _judge(self, kind: str, pids: Ids, kept: Bool[Tensor, "pos"], lengths: str) -> list[Added]:
-        pids, place = pids[:, kept], self.place[kept]
-        answers = self._answers(self.token_ids[:, kept], pids)
-        distances = {way: distance(pids, place) for way, distance in WAYS.items()}
-        predicted = {way: self._labels(distance) for way, distance in distances.items()}
+    def _predictions(
+        self, pids: Ids, kept: Bool[Tensor, "whole_row"]
+    ) -> tuple[dict[str, Ids], Bool[Tensor, "row pos"]]:
+        """What each way says of the answers, and which of them are judged: those on which the ways disagree."""
+        place = self.place[kept]
+        predicted = {way: self._labels(distance(pids)) for way, distance in WAYS.items()}
         stacked = torch.stack(list(predicted.values()))
         telling = (stacked != stacked[0]).any(0) & (stacked != NOT_SCORED).all(0)
-        telling &= self.right[:, kept] & (place >= WATCHED_FROM)
-        return [
-            Added(kind, lengths, way, *self._shares(answers, wanted, telling), way, lengths)
-            for way, wanted in predicted.items()
-        ]
+        return predicted, telling & self.right[:, kept] & (place >= WATCHED_FROM)
 
     def swaps(self, lengths: str, generator: torch.Generator) -> list[Added]:
         """The start token's key or value from a row with another start number, layer by layer."""
