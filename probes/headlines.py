@@ -19,7 +19,7 @@ from probes.reading.behaviour import Behaviour
 from probes.reading.first_token import READ, FirstToken
 from probes.reading.logit_lens import LogitLens
 from probes.reading.mod_pca import ModPca
-from probes.result import Headline, Result
+from probes.result import PERCENT, SHARE, Headline, Result
 from probes.stats import Interval
 
 
@@ -29,18 +29,16 @@ def headline_of(result: Result) -> Headline:
     return result.headline if states_its_own or type(result) not in HEADLINES else HEADLINES[type(result)](result)
 
 
-def _with(label: str, measure: str, interval: Interval) -> Headline:
-    return Headline(label, measure, interval.value, interval.low, interval.high)
-
-
 def _behaviour(result: Behaviour) -> Headline:
-    return _with(result.verdict.sentence.partition(":")[0].lower(), "OOD accuracy (%)", result.total["ood"])
+    return Headline.of(
+        result.verdict.sentence.partition(":")[0].lower(), "OOD accuracy (%)", result.total["ood"], PERCENT
+    )
 
 
 def _first_token(result: FirstToken) -> Headline:
     best = result.best_first.first
     label = "first token read" if best.value >= READ else "first token not read"
-    return _with(label, "balanced accuracy at the best site", best)
+    return Headline.of(label, "balanced accuracy at the best site", best, SHARE)
 
 
 def _mod_pca(result: ModPca) -> Headline:
@@ -65,13 +63,14 @@ def _attention(result: AttentionVariation) -> Headline:
 def _bos(result: BosAblation) -> Headline:
     edit = result.effects[[effect.layer is None for effect in result.effects].index(True)]
     label = f"{result.first} {'matters' if edit.matters else 'does not matter'}"
-    return _with(label, f"change in OOD accuracy (points), {result.describe(edit)}", edit.ood)
+    return Headline.of(label, f"change in OOD accuracy (points), {result.describe(edit)}", edit.ood)
 
 
 def _logit_lens(result: LogitLens) -> Headline:
     site, means = result.ready_at["ind"], result.accuracy["ind"]
     label = "answers no better than a constant" if site is None else f"answers read from {site} on"
-    return Headline(label, "IND accuracy of the last site (%)", *(float(x[-1]) for x in vars(means).values()))
+    last = Interval(*(float(part[-1]) for part in (means.value, means.low, means.high)))
+    return Headline.of(label, "IND accuracy of the last site (%)", last, PERCENT)
 
 
 def _patching(result: PairPatching) -> Headline:
@@ -84,17 +83,19 @@ def _patching(result: PairPatching) -> Headline:
 def _mechanism(result: Mechanisms) -> Headline:
     best = result.winner or max(result.hypotheses, key=lambda tested: tested.score.value)
     label = best.name if result.winner is not None else "none"
-    return _with(label, "worst claim of the best algorithm (share of swaps)", best.score)
+    return Headline.of(label, "worst claim of the best algorithm (share of swaps)", best.score, SHARE)
 
 
 def _state(result: StateIsCount) -> Headline:
     label = f"the state is {'' if result.holds else 'not '}the count"
-    return _with(label, "answers that go on from a transplanted state (share)", result.whole)
+    return Headline.of(label, "answers that go on from a transplanted state (share)", result.whole, SHARE)
 
 
 def _anchors(result: Anchors) -> Headline:
     label = result.best.name if result.stands_out else "none stands out"
-    return _with(label, "answers to moved PIDs that the best anchor predicts (share)", result.best.accuracy)
+    return Headline.of(
+        label, "answers to moved PIDs that the best anchor predicts (share)", result.best.accuracy, SHARE
+    )
 
 
 def _dynamics(result: Dynamics) -> Headline:

@@ -7,7 +7,7 @@ other rows; that over seeds is about other training runs.
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -60,7 +60,9 @@ class OverSeeds(Result):
     @property
     def mean(self) -> Interval:
         """Of the numbers, over seeds; NaN bounds for one seed, or where all have the same number."""
-        return mean_interval(np.array([headline.value for headline in self.headlines.values()], dtype=float))
+        mean = mean_interval(np.array([headline.value for headline in self.headlines.values()], dtype=float))
+        lowest, highest = next((headline.limits for headline in self.headlines.values()), (-np.inf, np.inf))
+        return replace(mean, low=max(mean.low, lowest), high=min(mean.high, highest))
 
     @property
     def measure(self) -> str:

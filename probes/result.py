@@ -10,6 +10,7 @@ import pandas as pd
 
 from models.counter import Counter
 from models.errors import CountLensError
+from probes.stats import Interval
 from training.tasks import Task, task_of_checkpoint
 
 PAPER_LABELS = {True: "as the paper says", False: "not as the paper says", None: "no claim to compare with"}
@@ -28,6 +29,9 @@ class Verdict:
     agrees: bool | None = None  # with the paper's claim; None where the paper makes none
 
 
+ANYWHERE, SHARE, PERCENT = (-math.inf, math.inf), (0.0, 1.0), (0.0, 100.0)  # limits of numbers
+
+
 @dataclass(frozen=True)
 class Headline:
     """A verdict as a label and a number, so that counters that differ only in their seed can be set side by side.
@@ -40,6 +44,12 @@ class Headline:
     value: float = math.nan
     low: float = math.nan  # 95 % interval within this one counter, NaN if the probe gives none
     high: float = math.nan
+    limits: tuple[float, float] = ANYWHERE  # between which such numbers can lie
+
+    @classmethod
+    def of(cls, label: str, measure: str, number: Interval, limits: tuple[float, float] = ANYWHERE) -> "Headline":
+        """A headline whose number has an interval."""
+        return cls(label, measure, number.value, number.low, number.high, limits)
 
 
 class Result(ABC):

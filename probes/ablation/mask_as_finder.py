@@ -23,7 +23,7 @@ from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome, graded
 from probes.ablation.score_hooks import Heads, Scores, score_hooks
-from probes.result import Headline, NotApplicable, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating
@@ -53,10 +53,10 @@ class MaskAsFinder(CausalTest):
     @property
     def headline(self) -> Headline:
         if not self.outcomes:
-            return Headline(NOT_KNOWN, "first tokens that are recognised (share)", *vars(self.recognised).values())
+            return Headline.of(NOT_KNOWN, "first tokens that are recognised (share)", self.recognised, SHARE)
         measure = "answers that turn round with the mask (share, the worse of two ways)"
         label = LABELS[graded(self.worst)] if self.worst.control is not None else LABELS[self._without_control()]
-        return Headline(label, measure, *vars(self.worst.share).values())
+        return Headline.of(label, measure, self.worst.share, SHARE)
 
     def _without_control(self) -> str:
         """In rows of one kind of token there is no control for the opened mask: no answer may turn of itself."""

@@ -29,7 +29,7 @@ from models.counter import Counter
 from models.transformer import Transformer
 from probes.ablation.outcomes import CausalTest, Outcome, graded
 from probes.reading.mod_pca import paper_claim
-from probes.result import Headline, NotApplicable, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.sites import Site
 from probes.stats import share_interval
 from training.evaluate import evaluating
@@ -97,7 +97,7 @@ class PeriodShift(CausalTest):
     def headline(self) -> Headline:
         own = self.best("own")
         measure = "answers that move with the shifted PID part (share)"
-        return Headline(LABELS[graded(own)], measure, own.share.value, own.share.low, own.share.high)
+        return Headline.of(LABELS[graded(own)], measure, own.share, SHARE)
 
     @property
     def verdict(self) -> Verdict:
@@ -106,8 +106,9 @@ class PeriodShift(CausalTest):
         sentence = (
             f"{LABELS[graded(own)]}: with the period-{self.period} part of its own PID shifted at "
             f"{own.place}, {own.text} of answers move with it; with that of all other tokens at {others.place}, "
-            f"{others.text} move back; with all alike {everywhere.text} stay. Without it at {own.place} {removed.text} "
-            f"stay right. The part that follows the answer moves {answer.text} at {answer.place}."
+            f"{others.text} move back; with all alike {everywhere.share.value:.0%} stay. Without it at "
+            f"{own.place} {removed.text} stay right. The part that follows the answer moves {answer.text} at "
+            f"{answer.place}."
         )
         agrees = None if self.claim is None else (graded(own) != "no") == self.claim
         return Verdict(sentence, "as many answers that follow an equal shift of another period", agrees)

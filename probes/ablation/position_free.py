@@ -25,7 +25,7 @@ from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
 from probes.ablation.score_hooks import Heads, Scores, products, score_hooks
-from probes.result import Headline, NotApplicable, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, bootstrap_mean, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating, predict
@@ -88,7 +88,7 @@ class PositionFree(CausalTest):
     @property
     def headline(self) -> Headline:
         gained = self.accuracy(self.blind, "ood").share
-        return Headline(self.label, "OOD accuracy without positions in the scores (share)", *vars(gained).values())
+        return Headline.of(self.label, "OOD accuracy without positions in the scores (share)", gained, SHARE)
 
     @property
     def verdict(self) -> Verdict:

@@ -28,7 +28,7 @@ from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
 from probes.inputs.counterfactual_rows import counted_rows
-from probes.result import Headline, NotApplicable, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, bootstrap, share_interval, wilson
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
@@ -83,13 +83,11 @@ class StartDistance(CausalTest):
     def headline(self) -> Headline:
         score = self.scores[self.best]
         label = f"start + {self.best}"
-        if not self.stands_out:
-            label = "none stands out"
+        if not self.stands_out or score.value < MANY:
+            label = "no way explains most answers"
         elif min(one.share.low for one in self._of(self.best, TRAINED)) < MANY:
             label += " in part"
-        return Headline(
-            label, "answers to moved PIDs and missing tokens that it predicts (share)", *vars(score).values()
-        )
+        return Headline.of(label, "answers to unusual rows that it predicts (share)", score, SHARE)
 
     @property
     def verdict(self) -> Verdict:
@@ -107,7 +105,8 @@ class StartDistance(CausalTest):
         swaps = [one for one in self.outcomes if not one.way]
         if swaps:
             most = max(swaps, key=lambda one: one.share.value)
-            sentence += f" The start number enters most by the {most.place}: {most.text} follow it."
+            enters = "enters most" if most.stands_out else "enters nowhere alone; most"
+            sentence += f" The start number {enters} by the {most.place}: {most.text} follow it."
         return Verdict(sentence, "another way that predicts the answers surely better")
 
     def _of(self, way: str, lengths: str) -> list[Added]:

@@ -8,7 +8,7 @@ import pytest
 
 from probes.cells import find_cell
 from probes.over_seeds import OverSeeds, SeedVerdict, over_seeds
-from probes.result import Headline
+from probes.result import SHARE, Headline
 from probes.stats import mean_interval
 
 
@@ -53,6 +53,13 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     intervals = [mean_interval(generator.normal(0.7, 0.1, 3)) for _ in range(2000)]
     covered = np.mean([interval.low <= 0.7 <= interval.high for interval in intervals])
     assert covered == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_of_shares_stays_within_their_limits() -> None:
+    shares = [Headline("first", "share", value, limits=SHARE) for value in (0.59, 0.97, 0.98)]
+    found = cell([SeedVerdict(seed, share, "", None) for seed, share in enumerate(shares)])
+    assert found.mean.high == 1
+    assert 0 < found.mean.low < 0.59
 
 
 def test_missing_seeds_are_named_with_the_command_that_trains_them() -> None:

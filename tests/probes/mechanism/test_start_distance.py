@@ -61,7 +61,7 @@ def test_distances_to_the_sixth_token_are_none_of_the_ways() -> None:
     """Each way is right about it on some kinds of rows, and none on all."""
     found = start_distance(Planted(lambda pids: pids - pids[:, 5:6] + 5), rows=ROWS)
     assert found.scores[found.best].value < 0.8
-    assert found.headline.label == "none stands out" or found.headline.label.endswith("in part")
+    assert found.headline.label.endswith("in part")
 
 
 def noise(seed: int) -> Planted:
