@@ -100,3 +100,20 @@ def test_trained_counters() -> None:
 def test_counters_that_it_makes_no_sense_for(name: str, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         mask_as_finder(load_counter(name))
+
+
+@pytest.mark.parametrize("draws", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_attention_at_random_is_seldom_taken_for_the_finder(draws: int) -> None:
+    """The position id tells the first token, and attention adds noise that turns a few answers."""
+    alarms = []
+    for seed in range(draws):
+        counter = finds_by_position()
+        generator = torch.Generator().manual_seed(seed)
+        attention = counter.blocks[0].attn
+        with torch.no_grad():
+            for weight, size in ((attention.W_Q, 30.0), (attention.W_K, 30.0), (attention.W_V, 1e4)):
+                weight.copy_(torch.randn(weight.shape, generator=generator) * size)
+            attention.W_O.copy_(torch.randn(attention.W_O.shape, generator=generator) * 0.002)
+        found = mask_as_finder(counter, rows=32, seed=seed)
+        alarms.append(found.headline.label.startswith("the mask finds"))
+    assert sum(alarms) <= 0.05 * draws
