@@ -57,10 +57,10 @@ class _Kind:
 
 
 KINDS = {
-    "own": _Kind("{code} part of the answering token shifted", "move with it", 1),
-    "removed": _Kind("{code} part of the answering token removed", "stay right", 0),
-    "others": _Kind("{code} part of all other tokens shifted", "move back", -1),
-    "all": _Kind("{code} part of all tokens shifted alike", "stay", 0),
+    "own": _Kind("own part shifted", "move with it", 1),
+    "removed": _Kind("own part removed", "stay right", 0),
+    "others": _Kind("others' part shifted", "move back", -1),
+    "all": _Kind("all parts shifted", "stay", 0),
 }
 
 Table = Float[Tensor, "_ *site"]  # the periodic part at each residue
@@ -306,6 +306,6 @@ def _outcomes(
             for move, hits, control in zip(moves[::2], found[::2], found[1::2], strict=True):
                 chosen_by = float(hits[choosing].double().mean() - control[choosing].double().mean())
                 shares = (share_interval(hits[reported]), share_interval(control[reported]))
-                words = (KINDS[move.kind].done.format(code=move.code), site.label, KINDS[move.kind].predicted)
+                words = (KINDS[move.kind].done, site.label, KINDS[move.kind].predicted)
                 outcomes.append(Shifted(*words, *shares, move.kind, move.code, move.part.variance, chosen_by))
     return tuple(outcomes)

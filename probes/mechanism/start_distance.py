@@ -36,9 +36,10 @@ from training.tasks import NOT_SCORED, Task
 ROWS = 64
 LARGEST_MOVE = 9
 GAP_AT, LEFT_OUT_FROM, WATCHED_FROM = 10, 5, 15  # columns
+SWAPPED = "swapped "
 MANY = 0.5  # of answers: below this, the best way leaves most of them unexplained
 LEAST_RIGHT = 0.3
-TRAINED, BEYOND = "trained lengths", "beyond"
+TRAINED, BEYOND = "trained", "beyond"  # lengths of rows
 
 Ids = Int[Tensor, "row pos"]
 Way = Callable[[Ids], Ids]  # from PIDs to what is added to the start number
@@ -106,7 +107,10 @@ class StartDistance(CausalTest):
         if swaps:
             most = max(swaps, key=lambda one: one.share.value)
             enters = "enters most" if most.stands_out else "enters nowhere alone; most"
-            sentence += f" The start number {enters} by the {most.place}: {most.text} follow it."
+            sentence += (
+                f" The start number {enters} by the start token's {most.done.removeprefix(SWAPPED)}: {most.text} "
+            )
+            sentence += "follow it."
         return Verdict(sentence, "another way that predicts the answers surely better")
 
     def _of(self, way: str, lengths: str) -> list[Added]:
@@ -241,8 +245,8 @@ class _Trial:
                 name = hook_name(kind, layer)
                 answers = self._answers(self.token_ids, self.pids, ((name, _take_first(cache[name])),))
                 shares = self._shares(answers, wanted, telling)
-                place = f"start token's {word} at layer {layer}"
-                outcomes.append(Added("start swapped", place, "follow the new start", *shares, "", lengths))
+                done = f"{SWAPPED}{word} at layer {layer}"
+                outcomes.append(Added(done, lengths, "new start", *shares, "", lengths))
         return outcomes
 
     def _shares(self, answers: Ids, wanted: Ids, telling: Bool[Tensor, "row pos"]) -> tuple[Interval, Interval]:

@@ -7,6 +7,7 @@ from app.figures.registry import figures_of
 from models import load_counter
 from probes.ablation.mask_as_finder import mask_as_finder
 from probes.ablation.period_shift import period_shift
+from probes.mechanism.start_distance import start_distance
 
 
 def test_every_outcome_has_a_bar_and_controls_are_crosses() -> None:
@@ -29,3 +30,10 @@ def test_pid_and_answer_have_a_picture_each() -> None:
     figures = figures_of(result)
     assert len(figures) == 2
     assert sum(len(figure.data[0].x) for figure in figures.values()) == len(result.outcomes)
+
+
+def test_no_two_bars_have_one_name() -> None:
+    """Plotly would put one on top of the other."""
+    result = start_distance(load_counter(shipped("shifted_start/rope-1L")), rows=8)
+    (figure,) = figures_of(result).values()
+    assert len(set(figure.data[0].y)) == len(figure.data[0].y) == len(result.outcomes)

@@ -85,8 +85,9 @@ def test_noise_seldom_has_a_way(draws: int) -> None:
 def test_rope_adds_the_distance_to_a_start_number_in_its_keys() -> None:
     found = start_distance(load_counter("shifted_start/rope-1L"), rows=32)
     assert found.headline.label == "start + PID distance"
-    swaps = {one.place: one for one in found.outcomes if not one.way and one.lengths == TRAINED}
-    key, value = (swaps[f"start token's {word} at layer 0"] for word in ("key", "value"))
+    swaps = {one.done: one for one in found.outcomes if not one.way and one.lengths == TRAINED}
+    key, value = (swaps[f"swapped {word} at layer 0"] for word in ("key", "value"))
+    assert "enters most by the start token's key at layer 0" in found.verdict.sentence
     assert key.stands_out
     assert not value.stands_out
 
