@@ -218,12 +218,19 @@ def probe(
     json: bool = False,
     csv: bool = False,
     seed: Seed = 0,
+    seeds: tuple[str, ...] = (),
+    runs: Path | None = None,
+    quiet: bool = False,
 ) -> None:
     """Ask one question about the inside of a counter. Without arguments: list the probes.
+
+    With --seeds it is asked of a cell, that is, of counters that differ only in their seed: how many say what, and the
+    number behind it with an interval over seeds. Seeds whose weights are not there are named.
 
     For example:
       countlens probe
       countlens probe mod_pca mod10/ape-2L
+      countlens probe anchor mod10/ape-2L --seeds all
       countlens probe attention selective-bos/rope-1L --csv > attention.csv
 
     Args:
@@ -232,8 +239,11 @@ def probe(
         json: Print everything that was found as one JSON object.
         csv: Print the numbers as a tidy table.
         seed: Of everything that is drawn at random.
+        seeds: Ask these seeds of the counter's cell, as 0 1 2, or all.
+        runs: With --seeds: a folder of runs to look into before the shipped counters and ./runs.
+        quiet: With --seeds: no progress bar.
     """
-    from app.commands.probe import print_probes, run_probe
+    from app.commands.probe import print_probes, run_probe, run_probe_on_seeds
 
     if name is None:
         print_probes()
@@ -242,7 +252,11 @@ def probe(
         raise CountLensError(f"which counter shall {name} look at? Name one; `countlens list` shows what there is")
     if json and csv:
         raise CountLensError("--json and --csv exclude each other: give one")
-    run_probe(name, checkpoint, "json" if json else "csv" if csv else "text", seed)
+    form: Literal["json", "csv", "text"] = "json" if json else "csv" if csv else "text"
+    if seeds:
+        run_probe_on_seeds(name, checkpoint, seeds, runs, form, seed, progress=not quiet)
+    else:
+        run_probe(name, checkpoint, form, seed)
 
 
 def patch(
@@ -284,26 +298,32 @@ def report(
     out: Path = Path("report"),
     probes: tuple[str, ...] = (),
     seed: Seed = 0,
+    seeds: tuple[str, ...] = (),
+    runs: Path | None = None,
     quiet: bool = False,
 ) -> None:
     """Run every probe on some counters and write report.html, report.json and a CSV a probe.
 
-    The page opens offline. The same counters and seed give the same report.json, byte for byte.
+    The page opens offline. The same counters and seed give the same report.json, byte for byte. With --seeds it is
+    about cells: for every probe, what each seed says, and the spread over seeds.
 
     For example:
       countlens report mod10/ape-2L mod10/spe-2L --out report
       countlens report runs/mine --probes mod_pca bos
+      countlens report mod10/ape-2L --seeds all --runs sweeps/fresh
 
     Args:
         checkpoints: Names of counters, run folders, or .safetensors files.
         out: Folder for the files.
         probes: Only these (all).
         seed: Of everything that is drawn at random.
+        seeds: Ask these seeds of each counter's cell, as 0 1 2, or all.
+        runs: With --seeds: a folder of runs to look into before the shipped counters and ./runs.
         quiet: No progress bar.
     """
     from app.commands.probe import run_report
 
-    run_report(checkpoints, out, probes, seed, progress=not quiet)
+    run_report(checkpoints, out, probes, seed, seeds, runs, progress=not quiet)
 
 
 def explore(

@@ -11,7 +11,11 @@ from models.find import RUNS, SHIPPED, find_checkpoint
 from models.header import CheckpointInfo
 from models.recurrent import Recurrent
 from probes.ablation.bos_ablation import bos_ablation
+from probes.ablation.mask_as_finder import mask_as_finder
+from probes.ablation.period_shift import period_shift
+from probes.ablation.position_free import position_free
 from probes.mechanism.anchors import anchor_probe
+from probes.mechanism.start_distance import start_distance
 from probes.mechanism.transplants import state_is_count
 from probes.mechanism.verdict import mechanisms
 from probes.over_training.dynamics import dynamics
@@ -122,6 +126,30 @@ PROBES: dict[str, Probe] = {
         "Which tokens tell it where the row begins, when the position ids of single tokens are moved?",
         "The first token alone: modular counters recognise it and subtract its position from their own.",
         lambda subject, seed: anchor_probe(subject.counter, seed=seed),
+    ),
+    "period_shift": Probe(
+        "Clusters by position, shifted and removed",
+        "Do answers follow when the part of the states that repeats with the position id is moved?",
+        "In modular counters that extrapolate, states cluster by position modulo 10 and are subtracted.",
+        lambda subject, seed: period_shift(subject.counter, seed=seed),
+    ),
+    "position_free": Probe(
+        "Attention without positions",
+        "Does a rotary counter do as well, or better, if its attention scores ignore positions?",
+        "Selective counting wants attention by token alone, and rope's positions stand in its way.",
+        lambda subject, seed: position_free(subject.counter, seed=seed),
+    ),
+    "mask": Probe(
+        "Causal mask, opened and closed",
+        "Does the causal mask find the first token: do answers turn round when it is changed for one token?",
+        "Among different tokens the causal mask is enough to recognise the first one.",
+        lambda subject, seed: mask_as_finder(subject.counter, seed=seed),
+    ),
+    "start": Probe(
+        "What is added to the start number",
+        "Are position ids added to the start number, or tokens, and where does that number enter?",
+        "The paper knows of no general solution, and doubts that rope has one.",
+        lambda subject, seed: start_distance(subject.counter, seed=seed),
     ),
     "dynamics": Probe(
         "Learning dynamics",

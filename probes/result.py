@@ -1,5 +1,6 @@
 """What every probe returns: a frozen dataclass of numbers with a verdict, a tidy table and a plain form."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -9,7 +10,10 @@ import pandas as pd
 
 from models.counter import Counter
 from models.errors import CountLensError
+from probes.stats import Interval
 from training.tasks import Task, task_of_checkpoint
+
+PAPER_LABELS = {True: "as the paper says", False: "not as the paper says", None: "no claim to compare with"}
 
 
 class NotApplicable(CountLensError):
@@ -25,6 +29,29 @@ class Verdict:
     agrees: bool | None = None  # with the paper's claim; None where the paper makes none
 
 
+ANYWHERE, SHARE, PERCENT = (-math.inf, math.inf), (0.0, 1.0), (0.0, 100.0)  # limits of numbers
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A verdict as a label and a number, so that counters that differ only in their seed can be set side by side.
+
+    Seeds agree if their labels are equal: a label names one of a few outcomes, and holds no number of its own.
+    """
+
+    label: str
+    measure: str = ""  # what the number is; "" where there is none
+    value: float = math.nan
+    low: float = math.nan  # 95 % interval within this one counter, NaN if the probe gives none
+    high: float = math.nan
+    limits: tuple[float, float] = ANYWHERE  # between which such numbers can lie
+
+    @classmethod
+    def of(cls, label: str, measure: str, number: Interval, limits: tuple[float, float] = ANYWHERE) -> "Headline":
+        """A headline whose number has an interval."""
+        return cls(label, measure, number.value, number.low, number.high, limits)
+
+
 class Result(ABC):
     """Base of the frozen dataclasses that probes return."""
 
@@ -32,6 +59,11 @@ class Result(ABC):
     @abstractmethod
     def verdict(self) -> Verdict:
         """The sentence that the numbers support."""
+
+    @property
+    def headline(self) -> Headline:
+        """The verdict as a label and a number; a result that has none of its own says whether the paper is right."""
+        return Headline(PAPER_LABELS[self.verdict.agrees])
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:

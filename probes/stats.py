@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 CONFIDENCE = 0.95
@@ -86,3 +86,21 @@ def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None
     total = np.array([float(len(right) if independent is None else independent)])
     low, high = wilson(share * total, total)
     return Interval(share, float(low[0]), float(high[0]))
+
+
+def mean_interval(values: Float[np.ndarray, "value"]) -> Interval:
+    """The mean of independent values with Student's interval; NaN are left out.
+
+    Fewer than two values, or values that are all equal, say nothing about how they vary: the bounds are NaN then.
+
+    >>> [round(bound, 2) for bound in vars(mean_interval(np.array([1.0, 2.0, 3.0]))).values()]
+    [2.0, -0.48, 4.48]
+    """
+    known = values[np.isfinite(values)]
+    if len(known) == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    mean = float(known.mean())
+    if len(known) < 2 or np.ptp(known) == 0:
+        return Interval(mean, np.nan, np.nan)
+    half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2) * known.std(ddof=1) / np.sqrt(len(known)))
+    return Interval(mean, mean - half, mean + half)

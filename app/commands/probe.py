@@ -10,9 +10,14 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from app.escape import say
-from app.report.collect import Skipped, collect
+from app.report.collect import Skipped, collect, collect_cells
+from models.border import AS_FLAG, convert
 from models.errors import CountLensError, unknown
+from models.ranges import Seed
+from probes.cells import find_cell
+from probes.over_seeds import over_seeds
 from probes.registry import PROBES, load_subject
+from probes.result import Result
 
 
 @contextmanager
@@ -40,6 +45,39 @@ def run_probe(name: str, checkpoint: str, form: str, seed: int) -> None:
         raise unknown("probe", name, PROBES)
     with one_thread():
         result = PROBES[name].run(load_subject(checkpoint), seed)
+    _print_result(result, form)
+
+
+def run_probe_on_seeds(
+    name: str, cell: str, seeds: tuple[str, ...], runs: Path | None, form: str, seed: int, progress: bool
+) -> None:
+    """Prints what a probe finds in the seeds of a cell."""
+    if name not in PROBES:
+        raise unknown("probe", name, PROBES)
+    with one_thread():
+        result = over_seeds(name, find_cell(cell, parse_seeds(seeds), runs), seed, progress)
+    if form == "text":
+        for one in result.seeds:
+            label = "skipped" if one.headline is None else one.headline.label
+            say(f"seed {one.seed}: {label}: {one.sentence}")
+    _print_result(result, form)
+
+
+def parse_seeds(words: tuple[str, ...]) -> tuple[int, ...] | None:
+    """The seeds that are named; None for all.
+
+    >>> parse_seeds(("0", "12")), parse_seeds(("all",))
+    ((0, 12), None)
+    """
+    if words == ("all",):
+        return None
+    try:
+        return tuple(convert("seeds", word, Seed, AS_FLAG, as_text=True) for word in words)
+    except CountLensError as error:
+        raise CountLensError(f"{error}; give numbers, as --seeds 0 1 2, or --seeds all") from error
+
+
+def _print_result(result: Result, form: str) -> None:
     if form == "json":
         print(json.dumps(result.to_dict(), allow_nan=False))
     elif form == "csv":
@@ -49,14 +87,26 @@ def run_probe(name: str, checkpoint: str, form: str, seed: int) -> None:
         print(f"What would change this: {result.verdict.would_change}")
 
 
-def run_report(checkpoints: tuple[str, ...], out: Path, probes: tuple[str, ...], seed: int, progress: bool) -> None:
+def run_report(
+    checkpoints: tuple[str, ...],
+    out: Path,
+    probes: tuple[str, ...],
+    seed: int,
+    seeds: tuple[str, ...],
+    runs: Path | None,
+    progress: bool,
+) -> None:
     """Writes a report and prints its verdicts and where it is."""
     from app.report.write import write_report
 
     if out.exists() and not out.is_dir():
         raise CountLensError(f"--out {out} is a file: name a folder")
     with one_thread():
-        report = collect(checkpoints, probes, seed, progress)
+        if seeds:
+            cells = [find_cell(name, parse_seeds(seeds), runs) for name in checkpoints]
+            report = collect_cells(cells, probes, seed, progress)
+        else:
+            report = collect(checkpoints, probes, seed, progress)
     files = write_report(report, out)
     for name, by_counter in report.results.items():
         print(PROBES[name].title)

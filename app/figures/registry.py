@@ -14,11 +14,18 @@ from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
+from app.figures.outcomes import outcomes_figure
+from app.figures.over_seeds import over_seeds_figure
 from app.figures.patching import patching_caption, patching_figure
 from probes.ablation.bos_ablation import BosAblation
+from probes.ablation.mask_as_finder import MaskAsFinder
+from probes.ablation.period_shift import PeriodShift
+from probes.ablation.position_free import PositionFree
 from probes.mechanism.anchors import Anchors
+from probes.mechanism.start_distance import StartDistance
 from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms
+from probes.over_seeds import OverSeeds
 from probes.over_training.dynamics import Dynamics
 from probes.patching.pairs import PairPatching
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
@@ -58,6 +65,16 @@ def _bos(result: BosAblation) -> Figures:
     return figures | {"Share of changed predictions at each position": changed_positions(result)}
 
 
+def _period_shift(result: PeriodShift) -> Figures:
+    """By code: a site has few interventions of each, all sites together are many."""
+    return {
+        f"Answers when the part that follows the {name} is moved": outcomes_figure(
+            result, [one for one in result.outcomes if one.code == code]
+        )
+        for code, name in (("pid", "PID"), ("answer", "answer"))
+    }
+
+
 FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     Behaviour: _behaviour,
     FirstToken: lambda result: {
@@ -83,7 +100,12 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
         "Which tokens the answers follow": moves_figure(result),
     },
     StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
+    PeriodShift: _period_shift,
+    PositionFree: lambda result: {"Accuracy without positions in the scores": outcomes_figure(result)},
+    MaskAsFinder: lambda result: {"Answers that turn round with the mask": outcomes_figure(result)},
+    StartDistance: lambda result: {"Answers that each way to count predicts": outcomes_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
+    OverSeeds: lambda result: {"Seed by seed": over_seeds_figure(result)},
 }
 
 

@@ -12,6 +12,8 @@ from tqdm import tqdm
 
 from app.escape import printable
 from models.errors import CountLensError, unknown
+from probes.cells import Cell
+from probes.over_seeds import SeedVerdict, ask_counter, gather
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
 from training.paper.tables import paper_numbers_of
@@ -55,12 +57,7 @@ class Report:
 
 def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progress: bool) -> Report:
     """Runs the probes (all, when none is named) on the counters."""
-    if not checkpoints:
-        raise CountLensError("a report of which counters? Name at least one; `countlens list` shows what there is")
-    for name in probes:
-        if name not in PROBES:
-            raise unknown("probe", name, PROBES)
-    chosen = [name for name in PROBES if name in probes or not probes]
+    chosen = _chosen(checkpoints, probes)
     loaded = [load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints)]
     subjects = tuple(replace(subject, name=printable(subject.name)) for subject in loaded)
     results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
@@ -72,6 +69,37 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
                 results[name][subject.name] = _try(partial(PROBES[name].run, subject, seed))
                 bar.update()
     return Report(seed, subjects, results, _compare(subjects, results))
+
+
+def collect_cells(cells: Sequence[Cell], probes: Sequence[str], seed: int, progress: bool) -> Report:
+    """Runs the probes (all, when none is named) on every seed of some cells; results are by cell."""
+    chosen = _chosen(cells, probes)
+    subjects: list[Subject] = []
+    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
+    counters = [(cell, number, path) for cell in cells for number, path in cell.files.items()]
+    verdicts: dict[tuple[str, str], list[SeedVerdict]] = {(cell.name, name): [] for cell in cells for name in chosen}
+    with tqdm(total=len(chosen) * len(counters), disable=not progress, unit="probe", dynamic_ncols=True) as bar:
+        for cell, number, path in counters:
+            subject = load_subject(path)
+            subjects.append(replace(subject, name=printable(subject.name)))
+            for name in chosen:
+                bar.set_description_str(f"{subjects[-1].name} {name}")
+                verdicts[cell.name, name].append(ask_counter(name, number, subject, seed))
+                bar.update()
+    for cell in cells:
+        for name in chosen:
+            results[name][printable(cell.name)] = gather(name, cell, verdicts[cell.name, name])
+    return Report(seed, tuple(subjects), results, {})
+
+
+def _chosen(asked: Sequence[object], probes: Sequence[str]) -> list[str]:
+    """The probes that are named, or all, in the registry's order."""
+    if not asked:
+        raise CountLensError("a report of which counters? Name at least one; `countlens list` shows what there is")
+    for name in probes:
+        if name not in PROBES:
+            raise unknown("probe", name, PROBES)
+    return [name for name in PROBES if name in probes or not probes]
 
 
 def _compare(subjects: Sequence[Subject], results: dict[str, dict[str, Result | Skipped]]) -> dict[str, Result]:

@@ -81,8 +81,12 @@ def test_a_probe_that_makes_no_sense_is_skipped_with_a_reason(written: Path, run
     )
 
 
-def test_every_probe_has_a_tidy_table(written: Path, runs: dict[str, Path]) -> None:
-    for name in PROBES:
+# Probes of other tasks than that of the counters here, or of counters that have learnt theirs.
+ELSEWHERE = {"period_shift", "position_free", "mask", "start"}
+
+
+def test_every_probe_that_applies_has_a_tidy_table(written: Path, runs: dict[str, Path]) -> None:
+    for name in PROBES.keys() - ELSEWHERE:
         table = pd.read_csv(written / f"{name}.csv")
         assert table.columns[0] == "counter"
         assert set(table.counter) <= {str(path) for path in runs.values()}

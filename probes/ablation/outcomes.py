@@ -1,0 +1,56 @@
+"""What an intervention does, beside what a claim predicts of it: the common form of causal tests."""
+
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+
+from probes.result import Result
+from probes.stats import Interval
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How often answers come out as predicted after an intervention, and after its control."""
+
+    done: str  # the intervention, in words
+    place: str  # where, in words
+    predicted: str  # what the claim says of the answers, in words
+    share: Interval  # of answers that are as predicted
+    control: Interval | None = None  # of the same prediction, after the control; None: there is none
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether answers are surely as predicted more often than after the control."""
+        return self.control is not None and self.share.low > self.control.high
+
+    @property
+    def text(self) -> str:
+        """The share with its interval, and the control's."""
+        control = "" if self.control is None else f", control {self.control.value:.0%}"
+        low, high = (min(max(bound, 0.0), 1.0) for bound in (self.share.low, self.share.high))  # rounding
+        return f"{self.share.value:.0%} ({low:.0%} to {high:.0%}{control})"
+
+
+class CausalTest(Result):
+    """A result that consists of outcomes."""
+
+    outcomes: tuple[Outcome, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line an outcome."""
+        lines = []
+        for outcome in self.outcomes:
+            line = asdict(outcome)
+            intervals = {name: line.pop(name) for name in list(line) if isinstance(line[name], dict)}
+            line |= intervals.pop("share")
+            for name, interval in intervals.items():
+                line |= {f"{name}_{bound}": value for bound, value in interval.items()}
+            lines.append(line)
+        return pd.DataFrame(lines)
+
+
+def graded(outcome: Outcome, most: float = 0.5) -> str:
+    """`yes` if most answers surely are as predicted and the control's are not, `in part`, or `no`."""
+    if not outcome.stands_out:
+        return "no"
+    return "yes" if outcome.share.low > most else "in part"

@@ -1,0 +1,192 @@
+"""Would a rotary counter do better if its attention ignored positions? Rotations are taken out of its scores.
+
+The paper: selective counting wants attention by token alone, and rope cannot give it, for it turns queries and keys by
+their positions. If position only disturbed an attention by token, taking it out of a trained counter should leave what
+it does within training lengths, and help it beyond. Three ways, in all layers:
+
+    averaged       each score becomes its mean over the distances of training rows
+    one distance   every key is scored as if it were so many tokens back; the best distance is chosen on other rows
+    known only     keys further away than any in training are scored as if they were at the largest known distance
+
+The first two leave no position in a score at layer 0. The last says what unseen distances cost.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.counter import Counter
+from models.position_tables import rotate
+from models.transformer import Transformer
+from probes.ablation.edits import Hooks
+from probes.ablation.outcomes import CausalTest, Outcome
+from probes.ablation.score_hooks import Heads, Scores, products, score_hooks
+from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
+from probes.stats import Interval, bootstrap_mean, share_interval
+from training.batches import Batch, draw_batch, position_range
+from training.evaluate import evaluating, predict
+from training.tasks import Split, Task
+
+ROWS = 48  # of each split
+DISTANCES = (0, 1, 2, 4, 8, 16, 32)
+SMALL = 0.01  # a smaller change of accuracy is none
+HINDERS, USED, NEUTRAL = "positions hinder", "positions are used", "positions make no difference"
+LEAST_RIGHT = 0.5  # IND
+
+Turn = tuple[Float[Tensor, "d_head"], Float[Tensor, "d_head"]]  # cos and sin of each column's angle
+
+
+@dataclass(frozen=True)
+class Rescored(Outcome):
+    """Accuracy with other scores; the control is the clean counter."""
+
+    change: Interval = field(kw_only=True)  # against the clean counter on the same rows
+
+    @property
+    def surely_lost(self) -> bool:
+        return self.change.high < -SMALL
+
+    @property
+    def surely_gained(self) -> bool:
+        return self.change.low > SMALL
+
+
+@dataclass(frozen=True)
+class PositionFree(CausalTest):
+    """Accuracy with positions taken out of the attention scores."""
+
+    task: str
+    architecture: str
+    clean: dict[str, Interval]  # by split
+    outcomes: tuple[Rescored, ...]
+    selective: bool  # counts kinds of tokens apart, of which the paper makes its claim
+
+    def accuracy(self, done: str, split: str) -> Rescored:
+        """One outcome."""
+        return next(one for one in self.outcomes if (one.done, one.place) == (done, split))
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What was done."""
+        return tuple(dict.fromkeys(outcome.done for outcome in self.outcomes))
+
+    @property
+    def blind(self) -> str:
+        """The way without positions that keeps most IND accuracy."""
+        return max(self.ways[:2], key=lambda done: self.accuracy(done, "ind").share.value)
+
+    @property
+    def label(self) -> str:
+        if self.accuracy(self.blind, "ind").surely_lost:
+            return USED
+        return HINDERS if self.accuracy(self.blind, "ood").surely_gained else NEUTRAL
+
+    @property
+    def headline(self) -> Headline:
+        gained = self.accuracy(self.blind, "ood").share
+        return Headline.of(self.label, "OOD accuracy without positions in the scores (share)", gained, SHARE)
+
+    @property
+    def verdict(self) -> Verdict:
+        after = {done: {split: self.accuracy(done, split).share for split in self.clean} for done in self.ways}
+        parts = [f"{done}: {_both(shares)}" for done, shares in after.items()]
+        clean = _both(self.clean)
+        # Where positions are used, taking them out says nothing about a counter that had learnt to do without.
+        agrees = None if not self.selective or self.label == USED else self.label == HINDERS
+        return Verdict(
+            f"In its attention scores {self.label}: clean {clean}; {'; '.join(parts)}.",
+            "IND accuracy that stays as it is without positions, and OOD accuracy that rises",
+            agrees,
+        )
+
+
+def _both(shares: dict[str, Interval]) -> str:
+    return f"IND {shares['ind'].value:.0%}, OOD {shares['ood'].value:.0%}"
+
+
+def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> PositionFree:
+    """Accuracy of a rotary counter with positions taken out of its scores."""
+    task, policy = task_of_counter(counter)
+    if not isinstance(counter, Transformer) or not counter.scheme.rotary:
+        raise NotApplicable(
+            "only rotary schemes have positions in the scores that can be taken out of a trained counter"
+        )
+    room = position_range(counter, task)
+    generator = torch.Generator(counter.device).manual_seed(seed)
+    splits: tuple[Split, ...] = ("ind", "ood")
+    batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in splits}
+    others = draw_batch(task, policy, room, "ind", rows // 2, generator)
+    tally = partial(_tally, counter, task)
+    clean = {split: tally(split, batch, ()) for split, batch in batches.items()}
+    if clean["ind"].share.value < LEAST_RIGHT:
+        raise NotApplicable(f"it answers {clean['ind'].share.value:.0%} of IND tokens right: there is little to lose")
+    longest = task.train_length + task.prefix
+    at_one = [_rescored(counter, _at(counter, distance), 0) for distance in DISTANCES if distance < longest]
+    ways = {
+        "averaged over distances": _rescored(counter, _mean_turn(counter, longest), 0),
+        "all at one distance": max(at_one, key=lambda hooks: tally("ind", others, hooks).share.value),
+        "known distances only": _rescored(counter, _at(counter, longest - 1), longest),
+    }
+    outcomes = []
+    for done, hooks in ways.items():
+        for split, batch in batches.items():
+            after = tally(split, batch, hooks)
+            change = after.change_from(clean[split], seed)
+            outcomes.append(Rescored(done, split, "right", after.share, clean[split].share, change=change))
+    shares: dict[str, Interval] = {split: before.share for split, before in clean.items()}
+    return PositionFree(task.name, counter.cfg.position, shares, tuple(outcomes), task.form == "selective")
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """How many tokens of each row are right."""
+
+    hits: Float[np.ndarray, "row"]
+    scored: Float[np.ndarray, "row"]
+    share: Interval  # of scored tokens that are right; as sure as so many rows make it
+
+    def change_from(self, before: "_Tally", seed: int) -> Interval:
+        """The change in accuracy, with rows drawn again together with both of their results."""
+        rows = np.ones(len(self.hits))
+        (change,) = bootstrap_mean((self.hits - before.hits)[None], self.scored, rows, seed)
+        return change
+
+
+def _tally(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _Tally:
+    scored = task.scored(split, batch.label_ids)
+    with evaluating(counter), counter.hooks(fwd_hooks=list(hooks)):
+        right = predict(counter, batch) == batch.label_ids
+    share = share_interval(right[scored].cpu(), independent=int(scored.any(1).sum()))
+    hits, counts = ((part & scored).sum(1).double().cpu().numpy() for part in (right, scored))
+    return _Tally(hits, counts, share)
+
+
+def _at(counter: Transformer, distance: int) -> Turn:
+    """The turn of a key that is so many tokens back, relative to the query."""
+    return counter.rotary_cos[distance], -counter.rotary_sin[distance]
+
+
+def _mean_turn(counter: Transformer, longest: int) -> Turn:
+    """Averaged over all pairs of tokens of a training row: short distances are the most frequent."""
+    weights = torch.arange(longest, 0, -1, device=counter.device).float()
+    cos, sin = (
+        (weights[:, None] * table[:longest]).sum(0) / weights.sum()
+        for table in (counter.rotary_cos, counter.rotary_sin)
+    )
+    return cos, -sin
+
+
+def _rescored(counter: Transformer, turn: Turn, beyond: int) -> Hooks:
+    """Hooks in every layer that score keys of at least this distance as if all were turned alike."""
+    return score_hooks(counter, partial(_turn_alike, turn, beyond), rotated=False)
+
+
+def _turn_alike(turn: Turn, beyond: int, scores: Scores, q: Heads, k: Heads, scale: float) -> Scores:
+    place = torch.arange(scores.shape[-1], device=scores.device)
+    far = place[:, None] - place >= beyond
+    cos, sin = (part.expand(*k.shape[:2], 1, -1) for part in turn)
+    return torch.where(far & torch.isfinite(scores), products(q, rotate(k, cos, sin), scale), scores)

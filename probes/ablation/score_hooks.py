@@ -1,0 +1,45 @@
+"""Hooks that give attention other scores than its own, from the queries and keys that it has."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.hooks import hook_name
+from models.transformer import Block, Transformer
+from probes.ablation.edits import Hooks
+
+Heads = Float[Tensor, "row pos head d_head"]
+Scores = Float[Tensor, "row head query key"]
+ChangeScores = Callable[[Scores, Heads, Heads, float], Scores]  # scores, queries, keys and what products are scaled by
+
+
+def score_hooks(counter: Transformer, change: ChangeScores, rotated: bool = True) -> Hooks:
+    """Hooks that change the scores of every layer; queries and keys are as attention gets them, or not yet rotated."""
+    hooks: list[tuple[str, Callable[..., Tensor]]] = []
+    for layer, block in enumerate(counter.blocks):
+        assert isinstance(block, Block)
+        names = counter.qkv_hooks(layer)[:2] if rotated else (hook_name("q", layer), hook_name("k", layer))
+        seen: list[Tensor] = []
+        hooks += [(name, partial(_note, seen)) for name in names]
+        hooks.append((hook_name("attn_scores", layer), partial(_change, change, seen, block.attn.score_scale)))
+    return tuple(hooks)
+
+
+def products(q: Heads, k: Heads, scale: float) -> Scores:
+    """The scores of all pairs, without a mask."""
+    return torch.einsum("bqhd,bkhd->bhqk", q, k) * scale
+
+
+def _note(seen: list[Tensor], value: Tensor, hook: object) -> Tensor:
+    """Remembers queries, which come first, and keys."""
+    seen.append(value)
+    return value
+
+
+def _change(change: ChangeScores, seen: list[Tensor], scale: float, scores: Scores, hook: object) -> Scores:
+    q, k = seen
+    seen.clear()
+    return change(scores.clone(), q, k, scale)
