@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import ndtri
+from scipy.stats import t as student
 from torch import Tensor
 
 CONFIDENCE = 0.95
 RESAMPLES = 500
 
 OfRows = Callable[[Float[np.ndarray, "sample row"]], Float[np.ndarray, "at sample"]]  # under each set of weights
+OfParts = Callable[[Int[np.ndarray, "kept"]], Float[np.ndarray, "at"]]  # from the numbers of the parts that are kept
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,19 @@ def bootstrap_mean(
 ) -> Intervals:
     """Means over tokens, from the sum and the number of tokens of each row."""
     return bootstrap(lambda drawn: sums @ drawn.T / (counts @ drawn.T), weights, seed)
+
+
+def jackknife(statistic: OfParts, parts: int) -> Intervals:
+    """Statistics of so many parts of one row, and Student's interval of each, from leaving out one part at a time.
+
+    For what is measured on a single row, which leaves no rows to draw again.
+    """
+    everything = np.arange(parts)
+    value = statistic(everything)
+    without = np.array([statistic(np.delete(everything, part)) for part in everything])
+    error = np.sqrt((parts - 1) / parts * ((without - without.mean(0)) ** 2).sum(0))
+    half = student.ppf((1 + CONFIDENCE) / 2, parts - 1) * error
+    return Intervals(value, value - half, value + half)
 
 
 def bounds(samples: Shaped[np.ndarray, "*at sample"]) -> Float[np.ndarray, "low_and_high *at"]:
