@@ -60,6 +60,28 @@ def bootstrap_mean(
     return bootstrap(lambda drawn: sums @ drawn.T / (counts @ drawn.T), weights, seed)
 
 
+def bounded_mean(
+    sums: Float[np.ndarray, "at row"],
+    counts: Float[np.ndarray, "row"],
+    weights: Float[np.ndarray, "row"],
+    least: Float[np.ndarray, "at row"],
+    most: Float[np.ndarray, "at row"],
+    seed: int,
+) -> Intervals:
+    """Means over tokens whose intervals are honest where all rows are alike.
+
+    Rows that all have the same sum leave a bootstrap nothing to vary. So two rows are drawn with the others, of mean
+    length, one with the least sum that a row could have and one with the most. Where all of n rows have the most, the
+    interval reaches down by some 3/n, as the exact interval of a share does.
+    """
+    shares = weights / weights.sum()
+    extremes = np.stack([least @ shares, most @ shares], 1)
+    all_sums, all_counts = np.hstack([sums, extremes]), np.append(counts, [counts @ shares] * 2)
+    value = sums @ shares / (counts @ shares)
+    drawn = bootstrap_mean(all_sums, all_counts, np.append(weights, [1.0, 1.0]), seed)
+    return Intervals(value, np.minimum(value, drawn.low), np.maximum(value, drawn.high))
+
+
 def jackknife(statistic: OfParts, parts: int) -> Intervals:
     """Statistics of so many parts of one row, and Student's interval of each, from leaving out one part at a time.
 
@@ -101,3 +123,12 @@ def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None
     total = np.array([float(len(right) if independent is None else independent)])
     low, high = wilson(share * total, total)
     return Interval(share, float(low[0]), float(high[0]))
+
+
+def say_p(p: float) -> str:
+    """A p-value as a report writes it.
+
+    >>> say_p(0.00005), say_p(0.0312)
+    ('p < 0.001', 'p = 0.031')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
