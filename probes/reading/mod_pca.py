@@ -43,9 +43,10 @@ from probes.reading.periods import (
     find_period,
 )
 from probes.reading.pid_or_answer import Separation, pid_or_answer
-from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading, say_p
+from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
+from probes.stats import say_p
 from training.tasks import Task
 
 GENERALISES = 90.0  # percent OOD

@@ -6,9 +6,9 @@ into three parts: what goes by the PID, what by the answer, and what only by bot
 shift modulo m is of this kind, since shift = PID - answer).
 
 A code repeats from block to block, so each part is measured by how well blocks agree that have no shift, no column and
-no PID in common: noise, drift along single rows, curves over columns and a table of PIDs agree with nothing. Slow drift, over two rounds or
-more, is taken out first. Shares are of all variance that is left. Intervals are the jackknife's, over rounds of shifts
-or over rounds of columns, whichever gives the wider.
+no PID in common: noise, drift along single rows, curves over columns and a table of PIDs agree with nothing. Slow
+drift, over two rounds or more, is taken out first. Shares are of all variance that is left. Intervals are the
+jackknife's, over rounds of shifts or over rounds of columns, whichever gives the wider.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from probes.reading.periods import ALPHA, Periods
 from probes.reading.pid_or_answer import VARIABLES, Held, Separation
 from probes.sites import Site
-from probes.stats import Interval
+from probes.stats import Interval, say_p
 
 CLEAR = 0.5  # clusters that explain half of the variance can be seen
 HOLDS: dict[Held, str] = {
@@ -117,15 +117,6 @@ def _clearest(sites: Sequence[SitePeriods]) -> SitePeriods:
 def name_columns(site: Site) -> dict[str, str | int | None]:
     """A site as columns of a table."""
     return {"site": site.label, "kind": site.kind, "layer": site.layer, "head": site.head}
-
-
-def say_p(p: float) -> str:
-    """A p-value as a report writes it.
-
-    >>> say_p(0.00005), say_p(0.0312)
-    ('p < 0.001', 'p = 0.031')
-    """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def say_interval(number: Interval) -> str:

@@ -19,10 +19,10 @@ from probes.reading.lasting import Lasting
 from probes.reading.mod_pca import PAPER_SITES, ModPca, base_score, mod_pca
 from probes.reading.periods import Periods
 from probes.reading.pid_or_answer import Separation
-from probes.reading.site_periods import SitePeriods, say_p
+from probes.reading.site_periods import SitePeriods
 from probes.result import NotApplicable
 from probes.sites import Site, sites_of
-from probes.stats import Interval
+from probes.stats import Interval, say_p
 from training.tasks import Task, make_task, task_settings
 
 
