@@ -19,7 +19,8 @@ from jaxtyping import Float, Int
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import family_of
-from probes.ablation.edits import KINDS, Edit, edits_of, parts
+from models.transformer import Transformer
+from probes.ablation.edits import KINDS, Edit, edit_hooks, edits_of, parts
 from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
 from probes.stats import Interval, Intervals, bounded_mean
@@ -198,6 +199,19 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
         rows=rows,
         seed=seed,
     )
+
+
+def first_token_cost(counter: Counter, rows: int, seed: int = 0) -> float:
+    """Points of IND accuracy that the main edit of the first token costs beyond its control; quick, for curves."""
+    task, policy = task_of_counter(counter)
+    batch = draw_rows(counter, task, policy, "ind", rows, seed)
+    later = task.scored("ind", batch.label_ids) & (torch.arange(batch.label_ids.shape[1], device=counter.device) > 1)
+    weights = (later * batch.weights[:, None]).cpu().numpy()
+    name = "cut" if isinstance(counter, Transformer) else "zeroed"
+    everywhere = [(layer, None) for layer in range(counter.cfg.n_layers)]
+    answers = (predictions(counter, batch, edit_hooks(counter, name, everywhere, {}, column)) for column in (0, 1))
+    first, second = ((answer == batch.label_ids.cpu().numpy()) * weights for answer in answers)
+    return float(100 * (second - first).sum() / max(weights.sum(), 1))
 
 
 def lowers(change: Interval) -> bool:
