@@ -39,28 +39,28 @@ class Rise:
         return self.p <= ALPHA
 
 
-def find_rise(steps: Steps, scores: Scores, floor: float | None = None, seed: int = 0) -> Rise:
+def find_rise(steps: Steps, scores: Scores, floor: float | None = None, seed: int = 0, flips: int = FLIPS) -> Rise:
     """The rise of one curve in one run; what is below the floor has not begun to rise."""
     begin, end = window(scores if floor is None else np.maximum(scores, floor))
-    return Rise(int(steps[begin]), int(steps[end]), rise_p([scores], [floor], seed))
+    return Rise(int(steps[begin]), int(steps[end]), rise_p([scores], [floor], seed, flips))
 
 
-def rise_p(curves: Sequence[Scores], floors: Sequence[float | None], seed: int = 0) -> float:
+def rise_p(curves: Sequence[Scores], floors: Sequence[float | None], seed: int = 0, flips: int = FLIPS) -> float:
     """How often curves with the same changes up or down at random, each run by itself, rise as far in sum."""
     generator = np.random.default_rng(seed)
-    observed, flipped = 0.0, np.zeros(FLIPS)
+    observed, flipped = 0.0, np.zeros(flips)
     for scores, floor in zip(curves, floors, strict=True):
         start = scores[0] if floor is None else max(scores[0], floor)
         rise = max(0.0, scores.max() - start)
         if rise <= NEGLIGIBLE * np.abs(scores).max():
             continue
         changes = np.diff(scores)
-        walks = (generator.choice([-1.0, 1.0], size=(FLIPS, len(changes))) * changes).cumsum(1)
+        walks = (generator.choice([-1.0, 1.0], size=(flips, len(changes))) * changes).cumsum(1)
         observed += rise
         flipped += np.maximum(walks.max(1), 0)
     if observed == 0:
         return 1.0
-    return float((1 + (flipped >= observed * (1 - 1e-9)).sum()) / (1 + FLIPS))
+    return float((1 + (flipped >= observed * (1 - 1e-9)).sum()) / (1 + flips))
 
 
 def window(scores: Scores) -> tuple[int, int]:
