@@ -75,14 +75,8 @@ def beyond_control(share: float) -> Alarm:
 
     def alarm(generator: np.random.Generator) -> bool:
         first, second = (generator.random((2, 64)) < share).astype(float)
-        (found,) = bounded_mean(
-            100 * (first - second)[None],
-            np.ones(64),
-            np.ones(64),
-            -100 * second[None],
-            100 * (1 - second)[None],
-            seed=0,
-        )
+        least, most, ones = -100 * second, 100 * (1 - second), np.ones(64)
+        (found,) = bounded_mean(100 * (first - second)[None], ones, ones, least[None], most[None], seed=0)
         return found.high < -MATTERS or found.low > MATTERS
 
     return alarm

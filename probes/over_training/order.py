@@ -55,7 +55,8 @@ class CurveOrder:
         """Name, numbers, and what they amount to."""
         if self.p > ALPHA:
             return f"{self.name} has no sure rise (p = {self.p:.2f})"
-        shown: Order = self.claim or max(("before", "after"), key=self.orders.count)
+        more: Order = "before" if self.orders.count("before") >= self.orders.count("after") else "after"
+        shown = self.claim or more
         share = self.share(shown)
         verdict = f"rises {shown} it" if self.claim else "has no sure order with it"
         return (
