@@ -19,6 +19,7 @@ from probes.mechanism.start_distance import start_distance
 from probes.mechanism.transplants import state_is_count
 from probes.mechanism.verdict import mechanisms
 from probes.over_training.dynamics import dynamics
+from probes.over_training.order import order_of_seeds
 from probes.patching.pairs import pair_patch
 from probes.reading.attention_variation import attention_variation, compare_variation
 from probes.reading.behaviour import behaviour
@@ -153,8 +154,9 @@ PROBES: dict[str, Probe] = {
     ),
     "dynamics": Probe(
         "Learning dynamics",
-        "What rises before, with or after the ability to extrapolate?",
+        "What rises over training, and what of it before or after the ability to extrapolate?",
         "The paper has no such analysis.",
         lambda subject, seed: dynamics(subject.path, seed=seed),
+        lambda subjects, results: order_of_seeds({name: subjects[name].info for name in results}, results),
     ),
 }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
@@ -12,6 +12,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 500
 
 OfRows = Callable[[Float[np.ndarray, "sample row"]], Float[np.ndarray, "at sample"]]  # under each set of weights
+OfParts = Callable[[Int[np.ndarray, "kept"]], Float[np.ndarray, "at"]]  # from the numbers of the parts that are kept
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,41 @@ def bootstrap_mean(
 ) -> Intervals:
     """Means over tokens, from the sum and the number of tokens of each row."""
     return bootstrap(lambda drawn: sums @ drawn.T / (counts @ drawn.T), weights, seed)
+
+
+def bounded_mean(
+    sums: Float[np.ndarray, "at row"],
+    counts: Float[np.ndarray, "row"],
+    weights: Float[np.ndarray, "row"],
+    least: Float[np.ndarray, "at row"],
+    most: Float[np.ndarray, "at row"],
+    seed: int,
+) -> Intervals:
+    """Means over tokens whose intervals are honest where all rows are alike.
+
+    Rows that all have the same sum leave a bootstrap nothing to vary. So two rows are drawn with the others, of mean
+    length, one with the least sum that a row could have and one with the most. Where all of n rows have the most, the
+    interval reaches down by some 3/n, as the exact interval of a share does.
+    """
+    shares = weights / weights.sum()
+    extremes = np.stack([least @ shares, most @ shares], 1)
+    all_sums, all_counts = np.hstack([sums, extremes]), np.append(counts, [counts @ shares] * 2)
+    value = sums @ shares / (counts @ shares)
+    drawn = bootstrap_mean(all_sums, all_counts, np.append(weights, [1.0, 1.0]), seed)
+    return Intervals(value, np.minimum(value, drawn.low), np.maximum(value, drawn.high))
+
+
+def jackknife(statistic: OfParts, parts: int) -> Intervals:
+    """Statistics of so many parts of one row, and Student's interval of each, from leaving out one part at a time.
+
+    For what is measured on a single row, which leaves no rows to draw again.
+    """
+    everything = np.arange(parts)
+    value = statistic(everything)
+    without = np.array([statistic(np.delete(everything, part)) for part in everything])
+    error = np.sqrt((parts - 1) / parts * ((without - without.mean(0)) ** 2).sum(0))
+    half = stdtrit(parts - 1, (1 + CONFIDENCE) / 2) * error
+    return Intervals(value, value - half, value + half)
 
 
 def bounds(samples: Shaped[np.ndarray, "*at sample"]) -> Float[np.ndarray, "low_and_high *at"]:
@@ -104,3 +140,12 @@ def mean_interval(values: Float[np.ndarray, "value"]) -> Interval:
         return Interval(mean, np.nan, np.nan)
     half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2) * known.std(ddof=1) / np.sqrt(len(known)))
     return Interval(mean, mean - half, mean + half)
+
+
+def say_p(p: float) -> str:
+    """A p-value as a report writes it.
+
+    >>> say_p(0.00005), say_p(0.0312)
+    ('p < 0.001', 'p = 0.031')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

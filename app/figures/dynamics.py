@@ -1,4 +1,4 @@
-"""Scores over training steps, with the steps at which each has done half of its rise."""
+"""Scores over training steps, with the steps between which each rises."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,21 +9,29 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, INK, SPLIT_COLOURS, dress
 from models.families import OTHER_COLOUR
-from probes.over_training.dynamics import REFERENCE, Dynamics, HalfRise
+from probes.over_training.dynamics import REFERENCE, Dynamics
+from probes.over_training.order import Order, OrderOverRuns
+from probes.over_training.rises import Rise
+from probes.stats import say_p
 
 BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130
+ORDER_COLOURS: dict[Order, str] = {
+    "before": SPLIT_COLOURS["ind"],
+    "overlapping": "#CCCCCC",
+    "after": SPLIT_COLOURS["ood"],
+}
 
 
 def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
-    """A panel a curve over the logarithm of the step; dashed: half-rise; shaded: where that of OOD lies.
+    """A panel a curve over the logarithm of the step; dashed: where its rise begins and ends; shaded: that of OOD.
 
     A line stands at the step, if one is given.
     """
     names = list(result.curves)
     figure = make_subplots(len(names), 1, shared_xaxes=True, vertical_spacing=0.25 / len(names), subplot_titles=names)
     x = np.maximum(result.steps, BEFORE_THE_FIRST)
-    halves = result.half_rises
+    rises = {name: rise for name, rise in result.rises.items() if rise.sure}
     shapes: list[dict[str, Any]] = []
     for row, name in enumerate(names, start=1):
         colour = SPLIT_COLOURS.get(name, OTHER_COLOUR)
@@ -38,12 +46,10 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
             row=row,
             col=1,
         )
-        shapes += _shapes(row, halves[name], halves.get(REFERENCE), step, colour)
+        shapes += _shapes(row, rises.get(name), rises.get(REFERENCE), step, colour)
     figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
-        annotation.update(
-            text=_heading(result, name, halves[name]), x=0, xanchor="left", font={"size": 12, "color": INK}
-        )
+        annotation.update(text=_heading(name, result.rises[name]), x=0, xanchor="left", font={"size": 12, "color": INK})
     ticks = _ticks(int(result.steps[-1]))
     figure.update_xaxes(
         type="log", tickvals=[max(step, BEFORE_THE_FIRST) for step in ticks], ticktext=[f"{step:,}" for step in ticks]
@@ -54,15 +60,16 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
 
 
 def _shapes(
-    row: int, half: HalfRise | None, reference: HalfRise | None, step: int | None, colour: str
+    row: int, rise: Rise | None, reference: Rise | None, step: int | None, colour: str
 ) -> Iterator[dict[str, Any]]:
-    """What stands behind the curve of a panel: where OOD accuracy rises, its own half-rise, and the step."""
+    """What stands behind the curve of a panel: where OOD accuracy rises, where it does itself, and the step."""
     if reference is not None:
-        low = max(reference.low, BEFORE_THE_FIRST)
-        yield _across(row, low, reference.high, type="rect", fillcolor=FAINT, line_width=0, layer="below")
-    if half is not None:
+        low = max(reference.begin, BEFORE_THE_FIRST)
+        yield _across(row, low, reference.end, type="rect", fillcolor=FAINT, line_width=0, layer="below")
+    if rise is not None:
         dashed = {"color": colour, "dash": "dash", "width": 1.5}
-        yield _across(row, half.step, half.step, type="line", line=dashed)
+        for at in (max(rise.begin, BEFORE_THE_FIRST), rise.end):
+            yield _across(row, at, at, type="line", line=dashed)
     if step is not None:
         at = max(step, BEFORE_THE_FIRST)
         yield _across(row, at, at, type="line", line={"color": INK, "width": 2})
@@ -74,15 +81,31 @@ def _across(row: int, x0: float, x1: float, **style: Any) -> dict[str, Any]:
     return {"xref": f"x{number}", "yref": f"y{number} domain", "x0": x0, "x1": x1, "y0": 0, "y1": 1} | style
 
 
-def _heading(result: Dynamics, name: str, half: HalfRise | None) -> str:
-    if half is None:
-        return f"<b>{name}</b>: no rise"
-    order = result.order(name) if REFERENCE in result.curves and name != REFERENCE else None
-    beside = "" if order is None else f", {order} {REFERENCE}"
-    return f"<b>{name}</b>: halfway at {half.step:,.0f}{beside}"
+def _heading(name: str, rise: Rise) -> str:
+    if not rise.sure:
+        return f"<b>{name}</b>: no sure rise ({say_p(rise.p)})"
+    return f"<b>{name}</b>: rises from {rise.begin:,} to {rise.end:,} ({say_p(rise.p)})"
 
 
 def _ticks(last: int) -> list[int]:
     """0, powers of ten, and the last step, unless a power is too near to it."""
     powers = [10**power for power in range(12) if 10**power < last / 1.5]
     return [0, *powers, last]
+
+
+def order_figure(result: OrderOverRuns) -> go.Figure:
+    """A bar a curve: in how many runs its rise was over before that of OOD began, overlapped with it, or came after."""
+    figure = go.Figure()
+    for order, colour in ORDER_COLOURS.items():
+        figure.add_bar(
+            y=[curve.name for curve in result.curves],
+            x=[curve.orders.count(order) for curve in result.curves],
+            orientation="h",
+            name=order,
+            marker={"color": colour},
+            hovertemplate=f"%{{y}}: {order} in %{{x}} runs<extra></extra>",
+        )
+    figure.update_xaxes(title="runs", dtick=1 if len(result.runs) < 20 else None)
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_layout(barmode="stack", height=140 + 34 * len(result.curves), legend={"orientation": "h", "y": 1.15})
+    return dress(figure, f"Order of rises over runs. {result.verdict.sentence}")

@@ -74,7 +74,7 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
         title=QUANTITIES[quantity], range=[min(0.0, *(reading.low for reading in readings)) - 0.03, 1.03]
     )
     figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, automargin=True, ticksuffix=" ")
-    best = max(shown, key=lambda at: getattr(at, quantity).value)
+    best = max(shown, key=lambda at: getattr(at, quantity).choosing)
     alt = (
         f"{QUANTITIES[quantity]} of linear probes at {len(shown)} sites, and of untrained counters; best at "
         f"{best.site.label}: {getattr(best, quantity).say('.2f')}."

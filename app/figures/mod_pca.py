@@ -7,9 +7,11 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, HALO, INK, SEQUENTIAL, cyclic_colours, dress
-from probes.reading.mod_pca import ModPca, SitePeriods, say_p
+from probes.reading.mod_pca import ModPca
 from probes.reading.periods import ALPHA, USUAL_MODULUS
+from probes.reading.site_periods import SitePeriods
 from probes.sites import Site
+from probes.stats import say_p
 
 PANELS_A_ROW = 4
 PATH = "rgba(90, 90, 90, 0.25)"
@@ -84,6 +86,8 @@ def score_figure(result: ModPca, site: Site) -> go.Figure:
         )
     if found.period is not None:
         figure.add_annotation(x=found.period, y=found.score, text=f"period {found.period}", ax=0, ay=-28)
+    elif found.fading is not None:
+        figure.add_annotation(x=found.fading, y=found.score, text=f"period {found.fading}, may fade", ax=0, ay=-28)
     figure.update_xaxes(title="modulus", dtick=1, range=[periods.moduli[0] - 0.7, periods.moduli[-1] + 0.7])
     figure.update_yaxes(title="cluster score", range=[min(-0.1, float(periods.scores.min()) - 0.03), 1.12])
     alt = f"Cluster score of moduli {periods.moduli[0]} to {periods.moduli[-1]} at {site.label}: {sentence(found)}."
@@ -91,7 +95,7 @@ def score_figure(result: ModPca, site: Site) -> go.Figure:
 
 
 def score_map_figure(result: ModPca) -> go.Figure:
-    """The cluster score of every modulus at every site; the period of a site is marked."""
+    """The cluster score of every modulus at every site; a site's period is marked, hollow where it may fade."""
     labels = [found.site.label for found in result.sites]
     scores = np.array([found.periods.scores for found in result.sites])
     figure = go.Figure(
@@ -106,15 +110,16 @@ def score_map_figure(result: ModPca) -> go.Figure:
             hovertemplate="%{y}, mod %{x}: %{z:.2f}<extra></extra>",
         )
     )
-    marked = [found for found in result.sites if found.period is not None]
-    figure.add_scatter(
-        x=[found.period for found in marked],
-        y=[found.site.label for found in marked],
-        mode="markers",
-        marker={"symbol": "diamond", "color": "white", "size": 7, "line": {"color": INK, "width": 1.5}},
-        hoverinfo="skip",
-    )
-    figure.update_xaxes(title="modulus (diamond: the site's period)", dtick=1, showgrid=False)
+    for name, fill in (("period", "white"), ("fading", "rgba(0, 0, 0, 0)")):
+        marked = [found for found in result.sites if getattr(found, name) is not None]
+        figure.add_scatter(
+            x=[getattr(found, name) for found in marked],
+            y=[found.site.label for found in marked],
+            mode="markers",
+            marker={"symbol": "diamond", "color": fill, "size": 7, "line": {"color": INK, "width": 1.5}},
+            hoverinfo="skip",
+        )
+    figure.update_xaxes(title="modulus (diamond: the site's period; hollow: it may fade)", dtick=1, showgrid=False)
     figure.update_yaxes(range=[len(labels) - 0.5, -0.5], showgrid=False, dtick=1, ticksuffix=" ")
     alt = f"Cluster score of every modulus at every site: {result.verdict.sentence}."
     return dress(figure, alt, showlegend=False, height=140 + 17 * len(labels))
@@ -124,14 +129,17 @@ def sentence(found: SitePeriods) -> str:
     """What was found at a site, in a few words."""
     if not found.periods.varies:
         return "nothing but drift" if found.variance.any() else "the same at every position"
-    if found.period is None:
+    modulus = found.period or found.fading
+    if modulus is None:
         return "no period"
-    return f"period {found.period} (score {found.score:.2f}, {say_p(found.p)})"
+    fades = " that may fade" if found.period is None else ""
+    follows = "" if found.follows is None else f"; over shifts: {found.follows.held}"
+    return f"period {modulus}{fades} (score {found.score:.2f}, {say_p(found.p)}{follows})"
 
 
 def colouring(result: ModPca, found: SitePeriods) -> int:
     """The modulus that colours a picture."""
-    return found.period or result.expected or USUAL_MODULUS
+    return found.period or found.fading or result.expected or USUAL_MODULUS
 
 
 def clearest_heads(result: ModPca) -> list[SitePeriods]:
@@ -152,7 +160,7 @@ def _flat_traces(result: ModPca, found: SitePeriods, base: int, size: int = 8, n
         go.Scatter(x=x, y=y, mode="lines", line={"color": PATH, "width": 1}, hoverinfo="skip"),
         go.Scatter(x=x, y=y, mode="markers", marker=_marker(residues, base, size), **_hover(result, base)),
     ]
-    if named and found.period == base:
+    if named and base in (found.period, found.fading):
         middles = [(np.median(x[residues == residue]), np.median(y[residues == residue])) for residue in range(base)]
         traces.append(
             go.Scatter(

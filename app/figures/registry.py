@@ -9,7 +9,7 @@ from app.figures.anchors import anchors_figure, moves_figure
 from app.figures.attention import variation_bars, variation_panels
 from app.figures.behaviour import confusion_figure, position_figure, shift_figure
 from app.figures.bos import ablation_bars, changed_positions, head_maps
-from app.figures.dynamics import dynamics_figure
+from app.figures.dynamics import dynamics_figure, order_figure
 from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
@@ -27,6 +27,7 @@ from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms
 from probes.over_seeds import OverSeeds
 from probes.over_training.dynamics import Dynamics
+from probes.over_training.order import OrderOverRuns
 from probes.patching.pairs import PairPatching
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
 from probes.reading.behaviour import Behaviour
@@ -106,6 +107,7 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     StartDistance: lambda result: {"Answers that each way to count predicts": outcomes_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
     OverSeeds: lambda result: {"Seed by seed": over_seeds_figure(result)},
+    OrderOverRuns: lambda result: {"What rises before and after OOD accuracy, over runs": order_figure(result)},
 }
 
 

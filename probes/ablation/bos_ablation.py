@@ -3,6 +3,9 @@
 Causal: the first token is cut off, replaced or silenced inside the counter (`ablation.edits`), and the change in
 accuracy and in the prediction at each position is measured on the same rows (paper, appendix C, whose tables compare
 counters *trained* with and without bos; those are in the tables).
+
+Whatever is cut off from a row of tokens that are counted is missed. So the same is done to the second token, as a
+control, and the verdict is about the difference of the two, row by row.
 """
 
 from collections.abc import Sequence
@@ -16,16 +19,18 @@ from jaxtyping import Float, Int
 from models.counter import Counter
 from models.errors import CountLensError
 from models.families import family_of
-from probes.ablation.edits import KINDS, Edit, edits_of, parts
+from models.transformer import Transformer
+from probes.ablation.edits import KINDS, Edit, edit_hooks, edits_of, parts
 from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
-from probes.stats import Interval, Intervals, bootstrap_mean
+from probes.stats import Interval, Intervals, bounded_mean
 from training.batches import Batch
 from training.evaluate import predict
 from training.tasks import NOT_SCORED, Split, Task
 from training.tasks.vocabulary import BOS
 
 SPLITS: tuple[Split, ...] = ("ind", "ood")
+CONTROLS = {"cut": "cut second", "state zero": "state zero second"}  # the same, done to the second token
 MATTERS = 1.0  # points: a place matters where the whole interval of its change is further below 0 than this
 
 
@@ -66,6 +71,7 @@ class BosAblation(Result):
     clean_ind: float  # percent, untouched
     clean_ood: float
     effects: tuple[Effect, ...]
+    beyond_control: Effect  # the main edit's change less that of its control, at tokens after the second
     changed: Float[np.ndarray, "effect pos"]  # share of OOD rows whose prediction changes there; NaN: none scored
     rows_at: Int[np.ndarray, "pos"]  # OOD rows with a label at this position
     trained_up_to: int  # positions below this one occur in training
@@ -96,16 +102,14 @@ class BosAblation(Result):
     @property
     def verdict(self) -> Verdict:
         kinds = [effect.kind for effect in self.effects]
-        if "cut" in kinds:
-            done, change = f"attention to {self.first} cut everywhere", self.effect("cut")
-            instead, control = "the second token cut", self.effect("cut second")
-        else:
-            done, change = f"the state after {self.first} reset to 0", self.effect("state zero")
-            instead, control = "the mean state", self.effect("state mean")
+        main = "cut" if "cut" in kinds else "state zero"
+        change, control, beyond = self.effect(main), self.effect(CONTROLS[main]), self.beyond_control
+        done = {"cut": "attention to {} cut everywhere", "state zero": "the state after {} reset to 0"}[main]
         parts = [
-            f"With {done}, accuracy changes by {_say(change.ind)} points IND from {self.clean_ind:.1f} % and by "
-            f"{_say(change.ood)} OOD from {self.clean_ood:.1f} %",
-            f"with {instead} instead, by {control.short}",
+            f"With {done.format(self.first)}, accuracy changes by {_say(change.ind)} points IND from "
+            f"{self.clean_ind:.1f} % and by {_say(change.ood)} OOD from {self.clean_ood:.1f} %",
+            f"with the same done to the second token, by {control.short}",
+            f"at later tokens the difference is {_say(beyond.ind)} IND and {_say(beyond.ood)} OOD: {self._compared()}",
         ]
         if "embedding next" in kinds:
             parts.append(f"with the next token in its place, by {self.effect('embedding next').short}")
@@ -114,9 +118,20 @@ class BosAblation(Result):
         return Verdict(
             "; ".join(parts) + ".",
             f"An edit counts where the whole 95 % interval of its change lies below {-MATTERS:.0f} point; were the "
-            "first token not used, none would.",
+            "first token one like any other, the same edit of the second would cost as much.",
             self._agrees(),
         )
+
+    def _compared(self) -> str:
+        """What the control says, in words."""
+        by_split = {"IND": self.beyond_control.ind, "OOD": self.beyond_control.ood}
+        more = " and ".join(split for split, change in by_split.items() if lowers(change))
+        less = " and ".join(split for split, change in by_split.items() if change.low > MATTERS)
+        if more:
+            return f"{self.first} costs more than its control ({more})" + (f", and less {less}" if less else "")
+        if less:
+            return f"the control costs more ({less}), so this does not show that {self.first} is special"
+        return f"{self.first} does not surely cost more than its control"
 
     def _heads(self) -> str:
         """The worst three by name."""
@@ -143,7 +158,7 @@ class BosAblation(Result):
                 **{"kind": effect.kind, "layer": effect.layer, "head": effect.head, "place": effect.place},
                 **{"split": split, "clean": clean, "change": change.value, "low": change.low, "high": change.high},
             }
-            for effect in self.effects
+            for effect in (*self.effects, self.beyond_control)
             for split, clean, change in (
                 ("ind", self.clean_ind, effect.ind),
                 ("ood", self.clean_ood, effect.ood),
@@ -168,6 +183,8 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
     tallies = {split: _tally(counter, task, split, batches[split], edits, seed) for split in SPLITS}
     pairs = zip(edits, tallies["ind"].changes, tallies["ood"].changes, strict=True)
     effects = tuple(Effect(edit.kind, edit.layer, edit.head, ind, ood) for edit, ind, ood in pairs)
+    main = "cut" if any(edit.kind == "cut" for edit in edits) else "state zero"
+    beyond = Effect(f"{main} beyond control", None, None, tallies["ind"].beyond_control, tallies["ood"].beyond_control)
     return BosAblation(
         architecture=_architecture(counter),
         task=f"{task.name} + bos" if task.bos else task.name,
@@ -175,12 +192,26 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
         clean_ind=tallies["ind"].accuracy,
         clean_ood=tallies["ood"].accuracy,
         effects=effects,
+        beyond_control=beyond,
         changed=tallies["ood"].changed,
         rows_at=tallies["ood"].rows_at,
         trained_up_to=task.prefix + task.train_length,
         rows=rows,
         seed=seed,
     )
+
+
+def first_token_cost(counter: Counter, rows: int, seed: int = 0) -> float:
+    """Points of IND accuracy that the main edit of the first token costs beyond its control; quick, for curves."""
+    task, policy = task_of_counter(counter)
+    batch = draw_rows(counter, task, policy, "ind", rows, seed)
+    later = task.scored("ind", batch.label_ids) & (torch.arange(batch.label_ids.shape[1], device=counter.device) > 1)
+    weights = (later * batch.weights[:, None]).cpu().numpy()
+    name = "cut" if isinstance(counter, Transformer) else "zeroed"
+    everywhere = [(layer, None) for layer in range(counter.cfg.n_layers)]
+    answers = (predictions(counter, batch, edit_hooks(counter, name, everywhere, {}, column)) for column in (0, 1))
+    first, second = ((answer == batch.label_ids.cpu().numpy()) * weights for answer in answers)
+    return float(100 * (second - first).sum() / max(weights.sum(), 1))
 
 
 def lowers(change: Interval) -> bool:
@@ -202,6 +233,7 @@ class _Tally:
 
     accuracy: float  # percent, untouched
     changes: Intervals  # by edit
+    beyond_control: Interval
     changed: Float[np.ndarray, "effect pos"]
     rows_at: Int[np.ndarray, "pos"]
 
@@ -218,13 +250,32 @@ def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequ
     rows_at = weights.sum(0)
     with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
         changed = ((edited != clean) * weights).sum(1) / rows_at
+    names = [edit.kind if edit.layer is None else None for edit in edits]
+    (main,) = (names.index(name) for name in CONTROLS if name in names)
+    control = names.index(CONTROLS[str(names[main])])
+    later = scored & (np.arange(scored.shape[1]) > 1)  # the edit of a state spoils the answer at its own token
+    of_first, of_second = (((edited[edit] == labels) & later).sum(-1).astype(float) for edit in (main, control))
+    (beyond,) = _differences(of_first[None], of_second, later.sum(1).astype(float), rows, seed)
     return _Tally(
         accuracy=float(100 * (right @ rows) / max(n_scored @ rows, 1)),
-        # Rows are drawn again with both of their results, so the change is paired.
-        changes=bootstrap_mean(100 * (right_edited - right), n_scored, rows, seed),
+        changes=_differences(right_edited, right, n_scored, rows, seed),
+        beyond_control=beyond,
         changed=changed,
         rows_at=rows_at,
     )
+
+
+def _differences(
+    right: Float[np.ndarray, "edit row"],
+    reference: Float[np.ndarray, "row"],
+    scored: Float[np.ndarray, "row"],
+    weights: Float[np.ndarray, "row"],
+    seed: int,
+) -> Intervals:
+    """How much accuracy differs from a reference, in points. Rows are drawn again with both of their results, so the
+    difference is paired; a row can at the most lose all that the reference has right, or gain all that it has wrong."""
+    points, every = 100 * (right - reference), np.ones((len(right), 1))
+    return bounded_mean(points, scored, weights, every * -100 * reference, every * 100 * (scored - reference), seed)
 
 
 def label_weights(batch: Batch) -> Int[np.ndarray, "row pos"]:

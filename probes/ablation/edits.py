@@ -31,6 +31,7 @@ KINDS = {
     "embedding mean": "{first}'s embedding replaced by the mean of all tokens",
     "state zero": "state after {first} reset to 0",
     "state mean": "state after {first} replaced by the mean of all positions",
+    "state zero second": "state after the second token reset to 0 (control)",
 }
 ROWS_AT_ONCE = 64
 RECURRENT_ROWS_AT_ONCE = 16  # a trajectory of RWKV-6's states is large
@@ -69,6 +70,8 @@ def edits_of(counter: Counter, batch: Batch) -> list[Edit]:
     site = "value" if isinstance(counter, Transformer) else "state"
     for kind, name in (("zero", "zeroed"), ("mean", "averaged")):
         edits += [edit(f"{site} {kind}", name, layer) for layer in layers]
+    if not isinstance(counter, Transformer):
+        edits.append(edit("state zero second", "zeroed", None, column=1))
     return edits + _embedding_edits(counter, batch)
 
 

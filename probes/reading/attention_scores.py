@@ -4,8 +4,8 @@ The *source* is the token that asks (query), the *target* the one that is asked 
 (appendix E); a PID is a position id. Scores are those of `hook_attn_scores`: divided by sqrt(d_head) and by layer + 1.
 
 Softmax cancels whatever is the same for all keys of a query, so it must not count as variation. At layer 0 the mean of
-all keys is taken off each (unless keys are rotated: then no part of them is the same at all PIDs); further up, the mean
-of each query's scores is.
+all keys is taken off each (unless keys are rotated: then no part of them is the same at all PIDs), and of what a scheme
+adds to the scores the mean over the keys that a query sees; further up, the mean of each query's scores is.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,15 +74,16 @@ def exact_moments(counter: Transformer, token_ids: Ids, among: Int[Tensor, "any"
     Keys are taken relative to the mean key of the tokens `among` which these are; without it, of these alone.
 
     Layer 0 sees nothing but a token and its PID, so all scores follow from one query and one key for each token and
-    PID. Without an additive embedding they depend on the difference of the PIDs alone, and each difference stands
-    for as many pairs as have it.
+    PID. Without anything added to embeddings or scores they depend on the difference of the PIDs alone, and each
+    difference stands for as many pairs as have it.
     """
     with torch.inference_mode():
         n = 1 if counter.ignores_positions else counter.cfg.max_position
         q, k = _queries_and_keys(counter, token_ids, n)
         if not counter.scheme.rotary:
             k = k - _queries_and_keys(counter, token_ids if among is None else among, n)[1].mean((0, 1))
-        mean, std = (_by_difference if counter.ignores_shifts else _by_pair)(counter, q, k)
+        no_bias = counter.bias_at(token_ids[None, :1], token_ids[None, :1]) is None
+        mean, std = (_by_difference if counter.ignores_shifts and no_bias else _by_pair)(counter, q, k)
     return Moments(_numpy(mean), _numpy(std))
 
 
@@ -107,13 +108,11 @@ def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tupl
 def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
     """Moments over the differences of PIDs, weighted by how many pairs have each: a source there, a target at 0."""
     n = q.shape[1]
-    pids, scale = torch.arange(n, device=q.device), _first_block(counter).attn.score_scale
+    scale = _first_block(counter).attn.score_scale
     scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid") * scale
-    scores = scores + _bias(counter, pids, pids[:1])[:, None, None, :, 0]
     weights = torch.arange(n, 0, -1, device=q.device, dtype=q.dtype)
     if not counter.cfg.causal:
         back = einsum(q[:, 0], k[:, 1:], "source head d, target pid head d -> head source target pid") * scale
-        back = back + _bias(counter, pids[:1], pids[1:])[:, None, None, 0, :]
         scores, weights = torch.cat([scores, back], -1), torch.cat([weights, weights[1:]])
     share = weights / weights.sum()
     mean = scores @ share
@@ -131,8 +130,7 @@ def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, T
     k = rearrange(k, "target key head d -> head target key d").contiguous()
     allowed = torch.ones(n, n, device=q.device, dtype=q.dtype)
     share = (allowed.tril() if causal else allowed) / n_pid_pairs(counter)
-    pids = torch.arange(n, device=q.device)
-    bias = _bias(counter, pids, pids)
+    bias = _bias(counter, share)
     reach = k.double().cumsum(2) if causal else k.double().sum(2, keepdim=True).expand_as(k)
     mean = (q.double().flatten(2) @ reach.flatten(2).mT).to(q.dtype) / n_pid_pairs(counter)
     mean = mean + (bias * share).sum((1, 2))[:, None, None]
@@ -146,12 +144,13 @@ def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, T
     return mean, variance.sqrt()
 
 
-def _bias(
-    counter: Transformer, query_ids: Int[Tensor, "query"], key_ids: Int[Tensor, "key"]
-) -> Float[Tensor, "#head #query #key"]:
-    """What the scheme adds to the scores between these PIDs."""
-    bias = counter.bias_at(query_ids[None], key_ids[None])
-    return torch.zeros(1, 1, 1, device=query_ids.device) if bias is None else bias[0]
+def _bias(counter: Transformer, share: Float[Tensor, "query key"]) -> Float[Tensor, "#head #query #key"]:
+    """What the scheme adds to the scores between all PIDs, less its mean over the keys that each query sees."""
+    pids = torch.arange(len(share), device=share.device)[None]
+    bias = counter.bias_at(pids, pids)
+    if bias is None:
+        return torch.zeros(1, 1, 1, device=share.device)
+    return bias[0] - (bias[0] * share).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
 
 
 def _first_block(counter: Transformer) -> Block:

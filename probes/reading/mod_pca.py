@@ -8,63 +8,51 @@ and Hochberg. A recurrent counter ignores position ids: for it, the PID is the p
 The score leaves drift aside. A period that is small beside a drift makes a spiral staircase rather than clusters, as in
 an LSTM's cell states: `visible` is the share of all variance, drift included, that lies between the clusters.
 
+In a row that begins at PID 0 the PID modulo 10 is the answer, too. So where a counter has both, every site is also read
+over many shifts (`reading.pid_or_answer`), and the verdict counts sites by the variable that they hold.
+
+A period that is not sure to last over the whole row is counted apart, as one that may fade (`reading.lasting`).
+
 Tokens that a task puts first (bos, a start number) come first here too, at the PIDs before. The row's first token is
 drawn but not tested: a counter that recognises it keeps it apart.
 """
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from scipy.stats import false_discovery_control
 
 from models.counter import Counter
 from models.errors import CountLensError
 from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, first_tested
+from probes.reading.lasting import LEAST_LEFT
 from probes.reading.pca import principal_components
-from probes.reading.periods import ALPHA, LEAST_ROUNDS, PERMUTATIONS, Periods, cluster_score, find_period
+from probes.reading.periods import (
+    ALPHA,
+    LEAST_ROUNDS,
+    PERMUTATIONS,
+    USUAL_MODULUS,
+    Periods,
+    cluster_score,
+    clustered_share,
+    find_period,
+)
+from probes.reading.pid_or_answer import Separation, pid_or_answer
+from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
+from probes.stats import say_p
 from training.tasks import Task
 
-CLEAR = 0.5  # clusters that explain half of the variance or more can be seen; below, they overlap
 GENERALISES = 90.0  # percent OOD
 # What the paper's figure shows, of two-layer counters: a layer's output, the next one's queries and MLP.
 PAPER_SITES = (Site("resid_post", 0), Site("q", 1), Site("mlp_post", 1))
 PAPER_CLAIMS = {"ape": True, "sine": True, "spe": False}  # by scheme: clusters by PID mod 10
-
-
-@dataclass(frozen=True)
-class SitePeriods:
-    """One site: its picture, and its period."""
-
-    site: Site
-    periods: Periods
-    q: float  # smallest p of the moduli, corrected for all sites
-    visible: float  # share of all variance, with drift, between the clusters of its modulus: what an eye would see
-    coordinates: Float[np.ndarray, "pos component"]  # principal components
-    variance: Float[np.ndarray, "component"]  # share of the variance that each explains
-
-    @property
-    def period(self) -> int | None:
-        """The modulus by which positions cluster; None where that could be chance."""
-        return self.periods.period if self.q <= ALPHA else None
-
-    @property
-    def modulus(self) -> int:
-        """The period, or the modulus that comes nearest to being one."""
-        return self.periods.moduli[self.periods.best]
-
-    @property
-    def score(self) -> float:
-        return float(self.periods.scores[self.periods.best])
-
-    @property
-    def p(self) -> float:
-        return float(self.periods.p[self.periods.best])
 
 
 @dataclass(frozen=True)
@@ -87,24 +75,29 @@ class ModPca(Result):
     @property
     def clearest(self) -> SitePeriods:
         """The site with the highest score among those with a period, or among all where there is none."""
-        return max(self.sites, key=lambda site: (site.period is not None, site.score))
+        return max(self.sites, key=lambda site: (site.period is not None, site.fading is not None, site.score))
 
     @property
     def verdict(self) -> Verdict:
         found = [site for site in self.sites if site.period is not None]
-        if not found:
+        fading = [site for site in self.sites if site.fading is not None]
+        if not found and not fading:
             return Verdict(self._nothing(), _WOULD_FIND, self._agrees())
-        ((period, times),) = Tally(site.period for site in found).most_common(1)
-        clearest = max((site for site in found if site.period == period), key=lambda site: site.score)
-        faint = "" if clearest.score >= CLEAR else "faint "
-        sentence = (
-            f"{faint}period {period} at {times} of {len(self.sites)} sites, clearest at {clearest.site.label} "
-            f"(score {clearest.score:.2f}, {say_p(clearest.p)})"
-        )
-        others = sorted({site.period for site in found if site.period is not None} - {period})
+        parts = [self._periods(found)] if found else [f"no lasting period at any of {len(self.sites)} sites"]
+        if fading:
+            parts.append(say_fading(fading))
+        return Verdict("; ".join(parts), _WOULD_LOSE, self._agrees())
+
+    def _periods(self, found: Sequence[SitePeriods]) -> str:
+        """The most frequent period, by the variable that its sites hold, and the others."""
+        ((period, _),) = Tally(site.period for site in found).most_common(1)
+        of_period = [site for site in found if site.period == period]
+        others = [site for site in found if site.period != period]
+        sentence = f"period {period} at {len(of_period)} of {len(self.sites)} sites, {by_variable(of_period)}"
         if others:
-            sentence += f"; elsewhere {', '.join(map(str, others))} ({len(found) - times} sites)"
-        return Verdict(sentence, _WOULD_LOSE.format(period=period), self._agrees())
+            moduli = sorted({site.period for site in others if site.period is not None})
+            sentence += f"; elsewhere {', '.join(map(str, moduli))} ({count_sites(others)})"
+        return sentence
 
     def _nothing(self) -> str:
         low, high = self.sites[0].periods.moduli[0], self.sites[0].periods.moduli[-1]
@@ -118,19 +111,27 @@ class ModPca(Result):
         )
 
     def _agrees(self) -> bool | None:
-        """Whether the paper's pictures come out: clear clusters by PID mod 10 at its sites, or none at any."""
-        seen = [self._clear_tens(wanted) for wanted in PAPER_SITES]
-        if self.claim is None or None in seen:
-            return None
-        return all(seen) if self.claim else not any(seen)
+        """Whether the paper's pictures come out: clear clusters by PID mod 10 at its sites, or none at any.
 
-    def _clear_tens(self, wanted: Site) -> bool | None:
-        """Whether some head of this site, or the site itself, has clear clusters; None where nobody looked."""
+        None where its sites were not looked at, or where intervals leave open whether clusters are clear.
+        """
+        seen = [self._clear_tens(wanted) for wanted in PAPER_SITES]
+        if self.claim is None or "not looked at" in seen:
+            return None
+        if (not self.claim) in seen:
+            return False
+        return None if None in seen else True
+
+    def _clear_tens(self, wanted: Site) -> bool | str | None:
+        """Whether some head of this site, or the site itself, has clear clusters."""
         there = [site for site in self.sites if (site.site.kind, site.site.layer) == (wanted.kind, wanted.layer)]
-        return any(site.period == 10 and site.score >= CLEAR for site in there) if there else None
+        clear = [site.clear(USUAL_MODULUS) for site in there]
+        if not there:
+            return "not looked at"
+        return True if True in clear else None if None in clear else False
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a site and modulus."""
+        """One line a site and modulus; what is said of the site as a whole is the same on all lines of it."""
         frames = []
         for found in self.sites:
             columns = {
@@ -140,16 +141,17 @@ class ModPca(Result):
                 "p_alone": found.periods.p_alone,
                 "p": found.periods.p,
             }
-            frames.append(pd.DataFrame(_name(found.site) | columns | {"q_site": found.q, "period": found.period}))
+            whole = {"q_site": found.q, "period": found.period, "fading": found.fading}
+            frames.append(pd.DataFrame(name_columns(found.site) | columns | whole | found.numbers()))
         frame = pd.concat(frames, ignore_index=True)
-        return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64"})
+        return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64", "fading": "Int64"})
 
     def coordinates_frame(self) -> pd.DataFrame:
         """One line a site and position: where it lies on the principal components."""
         frames = []
         for found in self.sites:
             components = {f"component_{number + 1}": column for number, column in enumerate(found.coordinates.T)}
-            frames.append(pd.DataFrame(_name(found.site) | {"pid": self.pids} | components))
+            frames.append(pd.DataFrame(name_columns(found.site) | {"pid": self.pids} | components))
         return pd.concat(frames, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
 
 
@@ -157,27 +159,15 @@ _WOULD_FIND = (
     f"some modulus whose clusters explain more than those of displaced periods do (corrected p at most {ALPHA})"
 )
 _WOULD_LOSE = (
-    "tokens of equal PID mod {period} agreeing no better than tokens a displaced period apart "
-    f"(p above {ALPHA} once corrected for all moduli and sites)"
+    "tokens of equal PID mod m agreeing no better than tokens a displaced period apart "
+    f"(p above {ALPHA} once corrected for all moduli and sites), or no more than {LEAST_LEFT:.0%} of the agreement "
+    "between neighbouring parts of the row being left half a row apart"
 )
 
 
 def _drifting(sites: Sequence[SitePeriods]) -> bool:
     """Whether activations vary at all."""
     return any(site.variance.any() for site in sites)
-
-
-def _name(site: Site) -> dict[str, str | int | None]:
-    return {"site": site.label, "kind": site.kind, "layer": site.layer, "head": site.head}
-
-
-def say_p(p: float) -> str:
-    """A p-value as a report writes it.
-
-    >>> say_p(0.00005), say_p(0.0312)
-    ('p < 0.001', 'p = 0.031')
-    """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def mod_pca(
@@ -206,11 +196,17 @@ def mod_pca(
     tested = {site: find_period(x[start:], moduli, expected, permutations, seed) for site, x in activations.items()}
     corrected = _over_sites(tested)
     pictures = {site: principal_components(x, components) for site, x in activations.items()}
-    visible = {
-        site: between_clusters(x[start:], periods.moduli[periods.best])
-        for (site, x), periods in zip(activations.items(), tested.values(), strict=True)
-    }
-    found = tuple(SitePeriods(site, tested[site], corrected[site], visible[site], *pictures[site]) for site in chosen)
+    visible = {}
+    for site, x in activations.items():
+        modulus = tested[site].moduli[tested[site].best]
+        visible[site] = clustered_share(x[start:], np.arange(len(x) - start) % modulus, modulus)
+    follows: dict[Site, Separation] = {}
+    with suppress(NotApplicable):
+        follows = pid_or_answer(counter, task, chosen)
+    found = tuple(
+        SitePeriods(site, tested[site], corrected[site], visible[site], *pictures[site], follows.get(site))
+        for site in chosen
+    )
     return ModPca(places, counted, expected, found, paper_claim(counter, task))
 
 
@@ -235,20 +231,6 @@ def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
         corrected = false_discovery_control([smallest[site] for site in varying])
         smallest |= dict(zip(varying, map(float, corrected), strict=True))
     return smallest
-
-
-def between_clusters(x: Float[np.ndarray, "pos d"], modulus: int) -> float:
-    """Share of all variance, drift included, that lies between the means of pos mod m; adjusted, so that 0 is chance.
-
-    >>> between_clusters(np.array([[1.0], [2.0]] * 9), modulus=2)
-    1.0
-    """
-    x = x - x.mean(0, dtype=np.float64)
-    means = np.array([x[residue::modulus].mean(0) for residue in range(modulus)])
-    left = x - means[np.arange(len(x)) % modulus]
-    if (x**2).sum() == 0:
-        return 0.0
-    return float(1 - (left**2).sum() / (x**2).sum() * (len(x) - 1) / (len(x) - modulus))
 
 
 def paper_claim(counter: Counter, task: Task) -> bool | None:

@@ -17,6 +17,8 @@ noise and of sines of other frequencies as the true one does, unless the power i
    modulus that is *expected* beforehand gets half of all weight).
 5. A period of 5 is also one of 10, 15 and 20. Among the moduli with p <= 0.05 the period is the one that describes
    the activations best by Schwarz's criterion: more clusters have to earn their keep.
+6. It must last (`reading.lasting`): half a row apart, surely more than half of the agreement between neighbouring parts
+   must be left. Otherwise it is said to fade: an oscillator with noise, a period that stops, one whose phase drifts.
 
 One pure sine is near k/m for some m <= 20, whatever its frequency. So a circle alone is no proof of a period among
 19 candidates; it is one of the expected modulus. Clusters, whose power is on several teeth, are.
@@ -31,12 +33,14 @@ from jaxtyping import Bool, Float, Int
 from scipy.signal.windows import tukey
 
 from models.errors import CountLensError
+from probes.reading.lasting import PARTS, Lasting, lasting
 from probes.reading.pca import ROUNDING
+from probes.stats import Interval, jackknife
 
 ALPHA = 0.05
 LARGEST_MODULUS = 20
 USUAL_MODULUS = 10  # where a task has no base: the paper's
-LEAST_ROUNDS = 3  # a period must be seen so often
+LEAST_ROUNDS = PARTS  # a period must be seen so often: in every part of the row
 PERMUTATIONS = 40_000  # so that p < 0.001 can be seen after correction
 TAPERED = 0.5  # share of the positions that the taper touches
 
@@ -52,14 +56,18 @@ class Periods:
     null95: Float[np.ndarray, "modulus"]  # 95 % of moved combs score less
     p_alone: Float[np.ndarray, "modulus"]  # of this modulus, had it been the only one
     p: Float[np.ndarray, "modulus"]  # corrected for all moduli
-    period: int | None  # the modulus that explains the activations; None where no p is below 0.05
+    period: int | None  # the modulus that explains the activations over the whole row
+    fading: int | None  # the modulus that explains them, but not surely over the whole row
+    strength: Interval  # score of the best modulus, and what it lies between
+    lasting: Lasting  # how much of the best modulus is left half a row apart
     expected: int | None  # the modulus that was asked for beforehand
     varies: bool  # False where nothing but drift is left to explain
 
     @property
     def best(self) -> int:
-        """The index of the period or, where there is none, of the modulus with the smallest p."""
-        return int(self.p.argmin()) if self.period is None else self.moduli.index(self.period)
+        """The index of the period, lasting or not, or else of the modulus with the smallest p."""
+        found = self.fading if self.period is None else self.period
+        return int(self.p.argmin()) if found is None else self.moduli.index(found)
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Spectrum:
 
 
 def usual_moduli(n_pos: int) -> tuple[int, ...]:
-    """2 to 20, as far as the positions hold three rounds of each."""
+    """2 to 20, as far as the positions hold six rounds of each."""
     return tuple(range(2, min(LARGEST_MODULUS, n_pos // LEAST_ROUNDS) + 1))
 
 
@@ -91,8 +99,10 @@ def find_period(
     expected = expected if expected in tried else None
     steps = innovations(activations, slowest=2 * max(tried))
     if steps is None:
-        zeros, ones = np.zeros(len(tried)), np.ones(len(tried))
-        return Periods(tried, zeros, zeros, ones, ones, None, expected, False)
+        zeros, ones, nothing = np.zeros(len(tried)), np.ones(len(tried)), Interval(0.0, 0.0, 0.0)
+        return Periods(
+            tried, zeros, zeros, ones, ones, None, None, nothing, Lasting(nothing, False), expected, varies=False
+        )
     spectrum = spectrum_of(steps)
     shares = np.array([explained(spectrum, modulus) for modulus in tried])
     null = [moved_combs(spectrum, modulus, permutations, seed) for modulus in tried]
@@ -101,9 +111,38 @@ def find_period(
     p = 1 - (1 - p_alone) ** (1 / weights(tried, expected))
     at = int((1 - ALPHA) * (permutations - 1))
     null95 = np.array([np.partition(moved, at)[at] for moved in null])
-    period = _smallest_sufficient(tried, shares, p, len(steps) / spectrum.width)
     scores, band = adjusted(spectrum, tried, shares), adjusted(spectrum, tried, null95)
-    return Periods(tried, scores, band, p_alone, p, period, expected, True)
+    found = _smallest_sufficient(tried, shares, p, len(steps) / spectrum.width)
+    best = tried[int(p.argmin())] if found is None else found
+    left = lasting(steps, best)
+    period, fading = (found, None) if left.surely else (None, found)
+    strength = _strength(steps, best, float(scores[tried.index(best)]))
+    return Periods(tried, scores, band, p_alone, p, period, fading, strength, left, expected, varies=True)
+
+
+def _strength(steps: Innovations, modulus: int, score: float) -> Interval:
+    """The score with an interval as wide as the jackknife over parts of the row makes that of plain clusters."""
+    part = np.arange(len(steps)) * PARTS // len(steps)
+    residues = np.arange(len(steps)) % modulus
+
+    def clustered(kept: Int[np.ndarray, "part"]) -> Float[np.ndarray, "1"]:
+        here = np.isin(part, kept)
+        return np.array([clustered_share(steps[here], residues[here], modulus)])
+
+    (plain,) = jackknife(clustered, PARTS)
+    return Interval(score, score - (plain.value - plain.low), min(1.0, score + (plain.high - plain.value)))
+
+
+def clustered_share(x: Float[np.ndarray, "pos d"], groups: Int[np.ndarray, "pos"], number: int) -> float:
+    """Share of the variance that lies between the means of groups, adjusted so that 0 is chance."""
+    x = x - x.mean(0, dtype=np.float64)
+    members = (groups[:, None] == np.arange(number)).astype(float)
+    sums, sizes = members.T @ x, members.sum(0)
+    total = (x**2).sum()
+    if total == 0:
+        return 0.0
+    between = ((sums**2).sum(1) / np.maximum(sizes, 1)).sum()
+    return float(1 - (total - between) / total * (len(x) - 1) / (len(x) - (sizes > 0).sum()))
 
 
 def cluster_score(activations: Float[np.ndarray, "pos d"], modulus: int) -> float:

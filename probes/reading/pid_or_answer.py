@@ -1,11 +1,20 @@
 """Does a state follow the position id, or the answer? In one row that begins at PID 0 the two are the same.
 
 Rows of equal tokens at many shifts tell them apart: the PID modulo m is that of shift plus column, the answer that of
-the column alone. Of the variance of activations over shifts and columns, each gets what it explains beyond the other.
+the column alone. A block of m shifts by m columns holds every pair of the two once, so that what varies in it falls
+into three parts: what goes by the PID, what by the answer, and what only by both together (*two-way*: a code of the
+shift modulo m is of this kind, since shift = PID - answer).
+
+A code repeats from block to block, so each part is measured by how well blocks agree that have no shift, no column and
+no PID in common: noise, drift along single rows, curves over columns and a table of PIDs agree with nothing. Slow
+drift, over two rounds or more, is taken out first. Shares are of all variance that is left. Intervals are the
+jackknife's, over rounds of shifts or over rounds of columns, whichever gives the wider.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,58 +22,143 @@ from jaxtyping import Float, Int
 
 from models.counter import Counter
 from probes.inputs.equal_tokens import first_tested
+from probes.reading.pca import ROUNDING
 from probes.result import NotApplicable
 from probes.sites import Site, site_activations
+from probes.stats import Interval, Intervals, jackknife
 from training.tasks import Task
 
-ROUNDS = 2  # of the period that shifts go through
+ROUNDS = 4  # of shifts, at most: more only take longer
+LEAST_ROUNDS = 3  # of shifts and of columns, for an interval
+LEAST_SHARE = 0.1  # of the variance: what explains less is not said to be held
+
+Grid = Float[np.ndarray, "shift column d"]
+Blocks = Float[np.ndarray, "shift_round column_round pid answer d"]
+Held = Literal["PID", "answer", "both", "two-way", "neither"]
+VARIABLES: tuple[Held, ...] = ("PID", "answer", "both", "two-way", "neither")  # in the order of a report
 
 
 @dataclass(frozen=True)
 class Separation:
-    """Shares of a site's variance, between 0 and 1; what both could explain, or neither, is in neither."""
+    """Shares of a site's variance over shifts and columns; about 0 for a variable that it does not hold."""
 
-    pid: float  # explained by the PID modulo m and not by the answer
-    answer: float  # the other way round
+    pid: Interval  # explained by the PID modulo m
+    answer: Interval  # explained by the answer
+    two_way: Interval  # explained by both together, beyond the sum of the two
+
+    @property
+    def held(self) -> Held:
+        """Which variable the site surely holds; two-way where that explains more than either alone."""
+        pid, answer, two_way = (
+            share.low > 0 and share.value >= LEAST_SHARE for share in (self.pid, self.answer, self.two_way)
+        )
+        if two_way and self.two_way.value > max(self.pid.value, self.answer.value):
+            return "two-way"
+        if pid and answer:
+            return "both"
+        return "PID" if pid else "answer" if answer else "neither"
+
+    def say(self) -> str:
+        """The shares in one line."""
+        return f"PID {self.pid.value:.2f}, answer {self.answer.value:.2f}, two-way {self.two_way.value:.2f}"
 
 
 def pid_or_answer(counter: Counter, task: Task, sites: Sequence[Site]) -> dict[Site, Separation]:
-    """What each of these sites follows, on rows of the training length at every shift of two rounds."""
+    """What each of these sites follows, on rows of the training length at many shifts."""
     if task.period is None or not counter.has_positions:
         raise NotApplicable("only modular counters with position ids have both a PID and an answer modulo m")
-    shifts = torch.arange(min(ROUNDS * task.period, counter.cfg.max_position - task.train_length - task.prefix))
-    if len(shifts) < task.period:
-        raise NotApplicable(f"max_position={counter.cfg.max_position} leaves fewer than {task.period} shifts")
+    period, n_tokens = task.period, task.prefix + task.train_length
+    start = task.prefix + first_tested(task)
+    shift_rounds = min(ROUNDS, (counter.cfg.max_position - n_tokens) // period)
+    column_rounds = (n_tokens - start) // period
+    if min(shift_rounds, column_rounds) < LEAST_ROUNDS:
+        raise NotApplicable(
+            f"PID and answer are told apart by {LEAST_ROUNDS} rounds of shifts and of tokens, {LEAST_ROUNDS * period} "
+            f"of each; max_position={counter.cfg.max_position} and rows of {n_tokens} tokens leave fewer"
+        )
+    shifts = torch.arange(shift_rounds * period)[:, None]
     tokens = [*task.prefix_tokens, *[task.kinds[0]] * task.train_length]
     token_ids = torch.tensor(task.vocab.encode(tokens), device=counter.device).expand(len(shifts), -1)
-    position_ids = shifts[:, None] + torch.arange(len(tokens))
-    rows = site_activations(counter, token_ids, position_ids.to(counter.device), sites)
-    start = task.prefix + first_tested(task)
-    pids, answers = (x[:, start:].numpy() % task.period for x in (position_ids, position_ids - shifts[:, None]))
-    flat = {site: x[:, start:].reshape(pids.size, -1) for site, x in rows.items()}
-    return {site: separate(x, pids.ravel(), answers.ravel()) for site, x in flat.items()}
+    position_ids = (shifts + torch.arange(n_tokens)).to(counter.device)
+    rows = site_activations(counter, token_ids, position_ids, sites)
+    end = start + column_rounds * period
+    return {site: separate(x[:, start:end], period) for site, x in rows.items()}
 
 
-def separate(
-    x: Float[np.ndarray, "token d"], pids: Int[np.ndarray, "token"], answers: Int[np.ndarray, "token"]
-) -> Separation:
-    """What two groupings of tokens explain of their activations, each beyond the other."""
-    x = x - x.mean(0)
-    total = float((x**2).sum())
-    if total == 0:
-        return Separation(0.0, 0.0)
-    by_pid, by_answer = _indicators(pids), _indicators(answers)
-    both = _unexplained(x, np.hstack([by_pid, by_answer]))
-    return Separation(
-        *(max(0.0, _unexplained(x, other) - both) / (total / (len(x) - 1)) for other in (by_answer, by_pid))
+def separate(x: Grid, period: int) -> Separation:
+    """What goes by the PID, by the answer and by both together in whole rounds of shifts and of columns."""
+    x = x.astype(np.float64)
+    rest = without_drift(x, period)
+    if (rest**2).sum() <= ROUNDING**2 * (x**2).sum():
+        nothing = Interval(0.0, 0.0, 0.0)
+        return Separation(nothing, nothing, nothing)
+    agreement, size = block_agreement(in_blocks(rest, period))
+    every_shift, every_column = (np.arange(number) for number in size.shape)
+    over_shifts = jackknife(lambda kept: _shares(agreement, size, kept, every_column), len(every_shift))
+    over_columns = jackknife(lambda kept: _shares(agreement, size, every_shift, kept), len(every_column))
+    low, high = np.minimum(over_shifts.low, over_columns.low), np.maximum(over_shifts.high, over_columns.high)
+    return Separation(*Intervals(over_shifts.value, low, high))
+
+
+def in_blocks(x: Grid, period: int) -> Blocks:
+    """Each block of m shifts by m columns, sorted by PID modulo m and answer (counted from the first column)."""
+    rounds = x.reshape(x.shape[0] // period, period, x.shape[1] // period, period, -1).swapaxes(1, 2)
+    answers, shifts = np.meshgrid(np.arange(period), np.arange(period))
+    blocks = np.empty_like(rounds)
+    blocks[:, :, (shifts + answers) % period, answers] = rounds
+    return blocks
+
+
+def without_drift(x: Grid, period: int) -> Grid:
+    """Activations without their mean and without what varies slowly with the column or with the PID."""
+    drift = _slow_waves(x.shape[0], x.shape[1], period)
+    flat = x.reshape(len(drift), -1)
+    return (flat - drift @ (drift.T @ flat)).reshape(x.shape)
+
+
+@lru_cache(maxsize=8)
+def _slow_waves(n_shifts: int, n_columns: int, period: int) -> Float[np.ndarray, "token wave"]:
+    """An orthonormal basis of drifts: constants, ramps and waves of two rounds or more, over columns and over PIDs."""
+    column, shift = np.meshgrid(np.arange(n_columns), np.arange(n_shifts))
+    waves = [np.ones((column.size, 1))]
+    for place in (column.ravel(), (shift + column).ravel()):
+        middle = (place + 0.5) / (place.max() + 1)
+        number = (place.max() + 1) // period
+        waves += [middle[:, None] - 0.5, np.cos(np.pi * np.outer(middle, np.arange(1, number + 1)))]
+    basis, sizes, _ = np.linalg.svd(np.hstack(waves), full_matrices=False)
+    return basis[:, sizes > ROUNDING * sizes[0]]
+
+
+def block_agreement(
+    blocks: Blocks,
+) -> tuple[
+    Float[np.ndarray, "three shift_round column_round shift_round column_round"],
+    Float[np.ndarray, "shift_round column_round"],
+]:
+    """Inner products of each pair of blocks in what goes by PID, by answer and by both; and the variance of each block,
+    on the same scale."""
+    period, rounds = blocks.shape[2], blocks.shape[:2]
+    blocks = blocks - blocks.mean((2, 3), keepdims=True)
+    pid, answer = blocks.mean(3), blocks.mean(2)
+    two_way = blocks - pid[:, :, :, None] - answer[:, :, None]
+    flat = [effect.reshape(rounds[0] * rounds[1], -1) for effect in (pid, answer, two_way)]
+    products = [scale * effect @ effect.T for scale, effect in zip((period, period, 1), flat, strict=True)]
+    return np.array(products).reshape(3, *rounds, *rounds), (blocks**2).sum((2, 3, 4))
+
+
+def _shares(
+    agreement: Float[np.ndarray, "three shift_round column_round shift_round column_round"],
+    size: Float[np.ndarray, "shift_round column_round"],
+    shift_rounds: Int[np.ndarray, "kept_shift"],
+    column_rounds: Int[np.ndarray, "kept_column"],
+) -> Float[np.ndarray, "three"]:
+    """Shares of the variance on which blocks agree that have no shift, column or PID in common."""
+    shift, column = (rounds.ravel() for rounds in np.meshgrid(shift_rounds, column_rounds, indexing="ij"))
+    first, second = np.nonzero(
+        (shift[:, None] != shift)
+        & (column[:, None] != column)
+        & (np.abs(np.subtract.outer(shift + column, shift + column)) > 1)  # PIDs of a block reach into the next round
     )
-
-
-def _indicators(groups: Int[np.ndarray, "token"]) -> Float[np.ndarray, "token group"]:
-    return (groups[:, None] == np.unique(groups)).astype(float)
-
-
-def _unexplained(x: Float[np.ndarray, "token d"], design: Float[np.ndarray, "token group"]) -> float:
-    """Variance that a design leaves, for the degrees of freedom that it leaves."""
-    coefficients, _, rank, _ = np.linalg.lstsq(design, x, rcond=None)
-    return float(((x - design @ coefficients) ** 2).sum()) / (len(x) - int(rank))
+    agreed = agreement[:, shift[first], column[first], shift[second], column[second]].mean(1)
+    mean_size = size[shift, column].mean()
+    return agreed / mean_size if mean_size > 0 else np.zeros(3)

@@ -19,7 +19,7 @@ from probes.over_training.growth import accuracy_growth, pca_growth
 from probes.result import NotApplicable
 from probes.sites import GLOBAL_KINDS, Site, kinds_of
 
-SLOW = ("first-token effect",)  # takes longer than all others together
+SLOW = ("first-token effect",)  # takes a second run of every row
 PICTURES = ("accuracy", "components")
 USUAL_SITE = "resid_post"
 Files = tuple[tuple[int, FileKey], ...]  # the snapshots of a run, with their steps
@@ -44,7 +44,7 @@ def controls(subject: SharedCounter) -> Settings:
         with right:
             if kind not in GLOBAL_KINDS:
                 layer = state.slider("layer", "Layer", 0, subject.counter.cfg.n_layers - 1, 0)
-    all_curves = state.toggle("curves", "With the first token's effect", help="Takes half a minute, once")
+    all_curves = state.toggle("curves", "With the first token's effect", help="Takes a second, once")
     with st.container(horizontal=True):
         st.markdown("At this step:", width="content")
         for page in PAGES.values():

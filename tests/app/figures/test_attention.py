@@ -30,7 +30,11 @@ def the_same(at: float) -> Interval:
 
 
 def ablation(recurrent: bool = False) -> BosAblation:
-    places: list[tuple[str, int | None, int | None]] = [("state zero", None, None), ("state mean", None, None)]
+    places: list[tuple[str, int | None, int | None]] = [
+        ("state zero", None, None),
+        ("state mean", None, None),
+        ("state zero second", None, None),
+    ]
     if not recurrent:
         places = [("cut", layer, head) for layer in range(2) for head in range(2)]
         places += [("cut", 0, None), ("cut", 1, None), ("cut", None, None), ("cut second", None, None)]
@@ -47,6 +51,7 @@ def ablation(recurrent: bool = False) -> BosAblation:
         100.0,
         40.0,
         effects,
+        Effect("cut beyond control", None, None, the_same(-10.0), the_same(-5.0)),
         changed,
         np.array([0, 8, 8, 4]),
         trained_up_to=3,
@@ -119,7 +124,7 @@ def test_changed_positions_are_percentages_with_the_border_of_training() -> None
         (variation_panels(variation()), "rope counter on selective + bos"),
         (variation_bars(compare_variation({"mine": variation()})), "mine 0.5"),
         (ablation_bars(ablation()), "when <bos> is edited in the rope counter on mod10 + bos"),
-        (ablation_bars(ablation(recurrent=True)), "state after <bos> replaced by the mean"),
+        (ablation_bars(ablation(recurrent=True)), "state after the second token reset to 0 (control)"),
         (head_maps(ablation()), "1.1 -30.0 IND, -15.0 OOD"),
         (head_maps(ablation(recurrent=True)), "No heads"),
         (changed_positions(ablation()), "attention to <bos> cut, everywhere"),

@@ -5,10 +5,11 @@ import plotly.graph_objects as go
 import pytest
 
 from app.figures.behaviour import confusion_figure, curve_of, position_figure, shift_figure
-from app.figures.dynamics import dynamics_figure
+from app.figures.dynamics import dynamics_figure, order_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.positions import accuracy_figure
 from probes.over_training.dynamics import Dynamics
+from probes.over_training.order import CurveOrder, OrderOverRuns
 from probes.reading.behaviour import Behaviour, PercentAt
 from probes.reading.logit_lens import LogitLens
 from probes.stats import Interval, Intervals
@@ -39,13 +40,10 @@ def a_behaviour(why_no_shift: str | None = None) -> Behaviour:
 
 
 def a_dynamics() -> Dynamics:
-    steps = np.array([0, 1, 10, 100, 1000])
-    curves = {
-        "ind": np.array([0.0, 0, 0, 100, 100]),
-        "ood": np.array([0.0, 0, 0, 0, 100]),
-        "score": np.array([0.5, 0.5, 0.5, 0.5, 0.5]),
-    }
-    return Dynamics(steps, curves, {}, {})
+    steps = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128])
+    rising = np.array([0.0, 0, 0, 20, 40, 60, 80, 100, 100])
+    later = np.array([0.0, 0, 10, 10, 30, 50, 70, 90, 100])
+    return Dynamics(steps, {"ind": rising, "ood": later, "score": np.full(9, 0.5)}, {}, {})
 
 
 def means(*values: float) -> Intervals:
@@ -131,19 +129,29 @@ def test_many_answers_are_drawn_without_numbers_in_the_cells() -> None:
     assert list(confusion_figure(many).layout.xaxis.tickvals) == ["10", "20", "30", "40"]
 
 
-def test_learning_curves_have_a_panel_each_with_their_half_rises() -> None:
+def test_learning_curves_have_a_panel_each_with_their_rises() -> None:
     figure = dynamics_figure(a_dynamics())
     assert [trace.name for trace in figure.data] == ["ind", "ood", "score"]
-    assert list(figure.data[0].x) == [0.5, 1, 10, 100, 1000]  # there is no 0 on a logarithmic axis
-    assert list(figure.data[0].customdata) == [0, 1, 10, 100, 1000]
+    assert list(figure.data[0].x) == [0.5, 1, 2, 4, 8, 16, 32, 64, 128]  # there is no 0 on a logarithmic axis
+    assert list(figure.data[0].customdata) == [0, 1, 2, 4, 8, 16, 32, 64, 128]
     lines = [shape for shape in figure.layout.shapes if shape.type == "line"]
-    assert [line.x0 for line in lines] == pytest.approx([np.sqrt(11 * 101) - 1, np.sqrt(101 * 1001) - 1])
+    assert [line.x0 for line in lines] == [4, 64, 1, 128]
     shaded = [shape for shape in figure.layout.shapes if shape.type == "rect"]
-    assert [(shape.x0, shape.x1) for shape in shaded] == [(100, 1000)] * 3
+    assert [(shape.x0, shape.x1) for shape in shaded] == [(1, 128)] * 3
     headings = [annotation.text for annotation in figure.layout.annotations]
-    assert headings[0] == "<b>ind</b>: halfway at 32, before ood"
-    assert headings[2] == "<b>score</b>: no rise"
-    assert list(figure.layout.xaxis.ticktext) == ["0", "1", "10", "100", "1,000"]
+    assert headings[0].startswith("<b>ind</b>: rises from 4 to 64 (p = 0.0")
+    assert headings[2] == "<b>score</b>: no sure rise (p = 1.000)"
+    assert list(figure.layout.xaxis.ticktext) == ["0", "1", "10", "128"]
+
+
+def test_orders_over_runs_are_stacked_bars() -> None:
+    curves = (
+        CurveOrder("clusters", ("before",) * 5 + ("overlapping",), 0.001),
+        CurveOrder("ind", ("after",) * 6, 0.001),
+    )
+    figure = order_figure(OrderOverRuns(tuple("abcdef"), 0.001, curves))
+    assert {bar.name: list(bar.x) for bar in figure.data} == {"before": [5, 0], "overlapping": [1, 0], "after": [0, 6]}
+    assert "ind rises after it (after it in 6 of 6 runs" in figure.layout.meta["alt"]
 
 
 def test_the_lens_is_a_map_of_sites_and_positions_beside_its_means() -> None:

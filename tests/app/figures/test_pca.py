@@ -10,20 +10,30 @@ from app.figures.first_token import first_token_figure
 from app.figures.mod_pca import clearest_heads, pca_figure, pca_grid_figure, score_figure, score_map_figure
 from app.figures.style import cyclic_colours
 from probes.reading.first_token import FirstToken, Reading, SiteReadings
-from probes.reading.mod_pca import ModPca, SitePeriods
+from probes.reading.lasting import Lasting
+from probes.reading.mod_pca import ModPca
 from probes.reading.periods import Periods
+from probes.reading.pid_or_answer import Separation
+from probes.reading.site_periods import SitePeriods
 from probes.sites import Site
+from probes.stats import Interval
 
 MODULI = (2, 3, 4, 5)
 PIDS = np.arange(20)
 
 
-def at(site: Site, period: int | None, score: float = 0.9) -> SitePeriods:
+HALF = Interval(0.5, 0.4, 0.6)
+
+
+def at(
+    site: Site, period: int | None, score: float = 0.9, lasts: bool = True, follows: Separation | None = None
+) -> SitePeriods:
     p = np.array([0.0002 if modulus == period else 0.8 for modulus in MODULI])
     scores = np.array([score if modulus == period else 0.1 for modulus in MODULI])
-    periods = Periods(MODULI, scores, scores / 2, p, p, period, None, True)
+    found = (period, None) if lasts else (None, period)
+    periods = Periods(MODULI, scores, scores / 2, p, p, *found, HALF, Lasting(HALF, lasts), None, True)
     coordinates = np.stack([np.cos(PIDS), np.sin(PIDS), PIDS / 20], 1)
-    return SitePeriods(site, periods, float(p.min()), score, coordinates, np.array([0.5, 0.3, 0.1]))
+    return SitePeriods(site, periods, float(p.min()), score, coordinates, np.array([0.5, 0.3, 0.1]), follows)
 
 
 RESULT = ModPca(
@@ -88,11 +98,22 @@ def test_scores_stand_over_the_band_of_the_null() -> None:
 
 def test_the_map_marks_the_period_of_every_site_that_has_one() -> None:
     figure = score_map_figure(RESULT)
-    heat, marks = figure.data
+    heat, marks, _ = figure.data
     assert heat.z.shape == (3, 4)
     assert list(marks.x) == [5, 5]
     assert list(marks.y) == ["L0 H1 q", "L0 resid_post"]
     assert "period 5 at 2 of 3 sites" in alt(figure)
+
+
+def test_a_period_that_may_fade_is_marked_hollow_and_says_so_with_what_it_follows() -> None:
+    follows = Separation(HALF, Interval(0.0, -0.1, 0.1), Interval(0.0, -0.1, 0.1))
+    fading = replace(RESULT, sites=(at(Site("q", 0, 0), 5, lasts=False, follows=follows),))
+    _, marks, hollow = score_map_figure(fading).data
+    assert (len(marks.x), list(hollow.x)) == (0, [5])
+    assert "period 5 that may fade (score 0.90, p < 0.001; over shifts: PID)" in alt(
+        score_figure(fading, Site("q", 0, 0))
+    )
+    assert score_figure(fading, Site("q", 0, 0)).layout.annotations[0].text == "period 5, may fade"
 
 
 def test_colours_go_round() -> None:
@@ -108,7 +129,7 @@ def test_colours_go_round() -> None:
 
 
 def reading(value: float) -> Reading:
-    return Reading(value, value - 0.05, value + 0.05, (0.5, 0.6))
+    return Reading(value, value - 0.05, value + 0.05, value, 0.001, (0.5, 0.6))
 
 
 def test_readings_stand_next_to_those_of_untrained_counters() -> None:
@@ -123,4 +144,4 @@ def test_readings_stand_next_to_those_of_untrained_counters() -> None:
     np.testing.assert_array_equal(untrained.z, [[0.55, 0.55], [np.nan, 0.55]])
     assert shift.z[1][1] == 0.8
     assert "0.70 by a token's own PID" in figure.layout.annotations[2].text
-    assert "the first token is read (best at L1 resid_post" in alt(figure)
+    assert "the first token is read (at L1 resid_post" in alt(figure)

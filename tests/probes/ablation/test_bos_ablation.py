@@ -27,8 +27,9 @@ def trained_on(counter: Counter, task: Task, policy: str = "contiguous") -> Coun
     return counter.eval()
 
 
-def reads_bos_in(layer: int, head: int) -> Transformer:
-    """A perfect counter by position, unless one head misses bos: then a gate opens and it says 0 everywhere.
+def reads_bos_in(layer: int, head: int, second_instead: bool = False) -> Transformer:
+    """A perfect counter by position, unless one head misses bos (or the second token): then a gate opens and it says 0
+    everywhere.
 
     All heads attend to bos, but only this one writes. Whatever reads a column takes the null column off, because the
     norm takes out the mean.
@@ -41,8 +42,11 @@ def reads_bos_in(layer: int, head: int) -> Transformer:
     with torch.no_grad():
         for name, parameter in counter.named_parameters():
             parameter.fill_(1.0 if name.endswith(".w") else 0.0)
-        counter.embed.W_E[SHORT.vocab.id("<bos>"), BOS_FLAG] = 1
         counter.pos_embed.W_pos[:, :12] = torch.eye(12)
+        if second_instead:
+            counter.pos_embed.W_pos[1, BOS_FLAG] = 1
+        else:
+            counter.embed.W_E[SHORT.vocab.id("<bos>"), BOS_FLAG] = 1
         for block in counter.blocks:
             block.attn.b_Q[:, 0] = 200
             for weight in (block.attn.W_K, block.attn.W_V):
@@ -70,6 +74,28 @@ def test_the_head_that_reads_bos_is_found_and_no_other(one_head: BosAblation) ->
     assert "heads that matter alone: 1.2 (-100.0 IND, -100.0 OOD)." in one_head.verdict.sentence
 
 
+def test_the_verdict_is_about_the_difference_from_the_control(one_head: BosAblation) -> None:
+    assert one_head.beyond_control.ind.value == one_head.beyond_control.ood.value == -100
+    assert "<bos> costs more than its control (IND and OOD)" in one_head.verdict.sentence
+
+
+def test_a_counter_that_reads_the_second_token_is_not_said_to_need_bos() -> None:
+    found = bos_ablation(reads_bos_in(1, 2, second_instead=True), rows=16)
+    assert found.effect("cut").ood.value == 0
+    assert found.effect("cut second").ood.value == -100
+    assert found.beyond_control.ood.low > 50
+    assert "the control costs more (IND and OOD), so this does not show that <bos> is special" in found.verdict.sentence
+
+
+def test_a_counter_that_reads_all_tokens_alike_is_not_said_to_need_its_first() -> None:
+    """Fresh weights: both cuts change about as much, so the difference is rarely sure."""
+    sure = 0
+    for seed in range(8):
+        counter = lively(TransformerConfig(SELECTIVE.vocab.size, "nope", n_layers=1, d_model=16), SELECTIVE, seed)
+        sure += "costs more" in bos_ablation(counter, rows=16, seed=seed).verdict.sentence
+    assert sure <= 2
+
+
 @pytest.mark.parametrize(("layer", "head"), [(0, 0), (0, 2), (1, 0)])
 def test_it_is_found_wherever_it_is(layer: int, head: int) -> None:
     found = bos_ablation(reads_bos_in(layer, head), rows=4).heads_that_matter
@@ -89,8 +115,16 @@ def test_layers_values_and_embeddings_fall_as_planted(
     one_head: BosAblation, kind: str, layer: int | None, lost: float
 ) -> None:
     effect = one_head.effect(kind, layer)
-    assert effect.ind.value == effect.ind.low == effect.ind.high == lost  # all rows are equal
-    assert effect.ood.value == lost
+    assert (effect.ind.value, effect.ood.value) == (lost, lost)
+
+
+def test_intervals_have_a_width_though_all_rows_lose_all_or_nothing(one_head: BosAblation) -> None:
+    """Of 8 rows that are all right or all wrong, the exact interval leaves a third of them open."""
+    unclear = 100 * (1 - 0.025 ** (1 / 8))
+    for effect in one_head.effects:
+        for change in (effect.ind, effect.ood):
+            assert change.high - change.low == pytest.approx(unclear, abs=8)
+            assert (change.low if change.value == -100 else change.high) == change.value
 
 
 def test_the_share_of_changed_predictions_is_by_position(one_head: BosAblation) -> None:
@@ -102,9 +136,9 @@ def test_the_share_of_changed_predictions_is_by_position(one_head: BosAblation) 
     assert one_head.trained_up_to == 5
 
 
-def lively(cfg: object, task: Task) -> Counter:
+def lively(cfg: object, task: Task, seed: int = 1) -> Counter:
     """A counter with weights so large that every token changes its predictions."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(seed)
     counter = trained_on(build_counter(cfg, generator), task, "shifted")
     with torch.no_grad():
         for parameter in counter.parameters():
@@ -180,7 +214,9 @@ def test_an_rnn_that_forgets_bos_at_once_loses_nothing() -> None:
     result = bos_ablation(alternates(reads_bos=False), rows=16)
     assert 40 < result.clean_ind < 50  # it says 2 everywhere, and rows of odd length have one 1 more
     assert {effect.ind.value for effect in result.effects} == {0.0}
-    assert np.nanmax(result.changed) == 0
+    of_bos = [index for index, effect in enumerate(result.effects) if not effect.kind.endswith("second")]
+    assert np.nanmax(result.changed[of_bos]) == 0
+    assert "<bos> does not surely cost more than its control" in result.verdict.sentence
 
 
 @pytest.mark.parametrize("config", [RNNConfig, LSTMConfig, S4Config, MambaConfig, RWKV6Config])
@@ -191,6 +227,7 @@ def test_every_recurrent_family_has_its_states_edited_by_layer(config: type) -> 
     places = [(effect.kind, effect.place) for effect in result.effects]
     for kind in ("state zero", "state mean"):
         assert [place for name, place in places if name == kind] == ["layer 0", "layer 1", "everywhere"]
+    assert [place for name, place in places if name == "state zero second"] == ["everywhere"]
     assert np.nanmax(result.changed) > 0
 
 
@@ -245,8 +282,8 @@ def test_the_interval_comes_from_rows_and_the_seed_decides_all() -> None:
     assert result.to_dict() == bos_ablation(counter, rows=16, seed=3).to_dict()
     assert result.to_dict() != bos_ablation(counter, rows=16, seed=4).to_dict()
     frame = result.to_frame()
-    assert len(frame) == 2 * len(result.effects)
-    assert set(frame["kind"]) <= set(KINDS)
+    assert len(frame) == 2 * len(result.effects) + 2
+    assert set(frame["kind"]) <= {*KINDS, "cut beyond control"}
     assert set(frame["split"]) == {"ind", "ood"}
 
 

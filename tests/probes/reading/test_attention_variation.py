@@ -157,6 +157,28 @@ def test_what_softmax_cancels_is_no_variation(position: str) -> None:
         assert theirs.at(layer).ratio == pytest.approx(mine.at(layer).ratio, rel=1e-3)
 
 
+@pytest.mark.parametrize("position", ["ape", "rope"])
+def test_a_constant_for_each_query_is_no_variation(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bias that falls with the distance, and the same without the part that all keys of a query share."""
+
+    def by_distance(query_ids: torch.Tensor, key_ids: torch.Tensor) -> torch.Tensor:
+        return 0.1 * (key_ids[:, None, None, :] - query_ids[:, None, :, None]).float().expand(-1, 2, -1, -1)
+
+    def by_key(query_ids: torch.Tensor, key_ids: torch.Tensor) -> torch.Tensor:
+        query = query_ids[:, None, :, None]
+        return by_distance(query_ids, key_ids) + 0.1 * query + 3 * torch.sin(query.float())
+
+    counter, ids = lively(position, max_position=16), torch.arange(8)[None]
+    with monkeypatch.context() as patch:
+        patch.setattr(counter, "bias_at", by_distance)
+        mine, logits = attention_variation(counter, layer=0), counter(ids, ids)
+        patch.setattr(counter, "bias_at", by_key)
+        theirs, same = attention_variation(counter, layer=0), counter(ids, ids)
+    torch.testing.assert_close(logits, same, rtol=1e-3, atol=1e-3)
+    assert mine.std.min() > 0.01
+    np.testing.assert_allclose(theirs.std, mine.std, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("position", SCHEMES)
 def test_layer_0_equals_a_loop_over_sequences(position: str, causal: bool) -> None:

@@ -13,7 +13,17 @@ from models.errors import CountLensError
 from models.families import build_counter
 from models.find import CHECKPOINT, SHIPPED
 from models.header import CheckpointInfo, read_info
-from probes.reading.first_token import FirstToken, first_token_probe, first_token_score, own_pid_share, shifted_tokens
+from probes.reading import first_token as module
+from probes.reading.first_token import (
+    FirstToken,
+    Reading,
+    SiteReadings,
+    first_token_probe,
+    first_token_score,
+    own_pid_guess,
+    read_sites,
+    shifted_tokens,
+)
 from probes.result import NotApplicable
 from probes.sites import Site
 from training.tasks import Task, make_task, task_settings
@@ -91,14 +101,17 @@ def test_an_untrained_counter_has_learnt_nothing() -> None:
 
 def test_held_out_rows_have_shifts_of_their_own() -> None:
     tokens = shifted_tokens(counter_for(MOD10, position="ape"), MOD10, seed=0)
-    assert not set(tokens.shifts[tokens.fitted]) & set(tokens.shifts[~tokens.fitted])
+    parts = [set(tokens.shifts[at]) for at in (tokens.fitted, tokens.choosing, tokens.reported)]
+    assert len(set.union(*parts)) == sum(map(len, parts)) == 72
+    assert min(map(len, parts)) >= 18
     assert (np.bincount(tokens.rows[tokens.first]) == 1).all()
     assert set(tokens.columns[tokens.first]) == {0}
     assert {1, 2, 3} <= set(tokens.columns)
     position_ids = tokens.batch.position_ids.numpy()
     np.testing.assert_array_equal(position_ids[tokens.rows, tokens.columns], tokens.shifts + tokens.columns)
     assert position_ids.max() <= 127
-    assert own_pid_share(tokens) == pytest.approx(0.7, abs=0.1)
+    missed = np.var((own_pid_guess(tokens) - tokens.shifts)[tokens.reported])
+    assert 1 - missed / np.var(tokens.shifts[tokens.reported]) == pytest.approx(0.7, abs=0.1)
 
 
 @pytest.mark.parametrize("name", ["helper", "helper_shifted", "shifted_start", "selective", "vanilla_succession"])
@@ -139,6 +152,60 @@ def test_the_quick_score_is_that_of_the_best_block() -> None:
     counter = counter_for(MOD10, position="ape", n_layers=2)
     probed: FirstToken = first_token_probe(counter, sites=[Site("resid_post", 0), Site("resid_post", 1)])
     assert first_token_score(counter) == probed.best_first.first.value
+
+
+def reading(choosing: float, value: float, p: float = 0.001) -> Reading:
+    return Reading(value, value - 0.1, min(1.0, value + 0.1), choosing, p, (0.5,))
+
+
+def test_the_best_site_is_chosen_on_other_rows_than_it_is_reported_on() -> None:
+    lucky, honest = Site("q", 0), Site("k", 0)
+    sites = (
+        SiteReadings(lucky, reading(0.6, 0.99), reading(0.1, 0.9)),
+        SiteReadings(honest, reading(0.8, 0.75), reading(0.5, 0.4)),
+    )
+    found = FirstToken(0.3, sites, False, True)
+    assert found.best_first.site == found.best_shift.site == honest
+    assert "at L0 k, which other rows chose: balanced accuracy 75% (65% to 85%), p = 0.001" in found.verdict.sentence
+    assert found.verdict.agrees is None  # read, and far from always
+
+
+@pytest.mark.parametrize(
+    ("value", "p", "claim", "agrees"),
+    [
+        (1.0, 0.001, True, True),
+        (0.9, 0.001, True, True),  # within the interval of one that is always right
+        (0.7, 0.001, True, None),
+        (0.55, 0.3, True, False),
+        (0.55, 0.3, False, True),
+        (1.0, 0.001, False, False),
+        (0.7, 0.001, False, None),
+        (1.0, 0.001, None, None),
+    ],
+)
+def test_agreement_with_the_paper_is_graded(value: float, p: float, claim: bool | None, agrees: bool | None) -> None:
+    sites = (SiteReadings(Site("q", 0), reading(value, value, p), reading(0.0, 0.0)),)
+    assert FirstToken(0.3, sites, False, claim).verdict.agrees is agrees
+
+
+def test_among_many_sites_of_noise_the_best_is_no_better_than_chance() -> None:
+    """Thirty sites that know nothing: the best on its own rows looks well read, on others it does not."""
+    counter = counter_for(MOD10, position="nope")
+    chosen_on_itself, reported, alarms = [], [], 0
+    for seed in range(20):
+        tokens = shifted_tokens(counter, MOD10, seed)
+        generator = np.random.default_rng(seed)
+        noise = {Site("q", 0, head): generator.normal(size=(len(tokens.rows), 8)) for head in range(30)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_token_activations", lambda *_, noise=noise: noise)
+            found = read_sites(counter, tokens, list(noise), seed)
+        best = max(found.values(), key=lambda pair: pair[0].choosing)[0]
+        chosen_on_itself.append(max(pair[0].value for pair in found.values()))
+        reported.append(best.value)
+        alarms += best.p <= 0.05
+    assert np.mean(chosen_on_itself) > 0.6
+    assert np.mean(reported) == pytest.approx(0.5, abs=0.04)
+    assert alarms <= 4
 
 
 def test_no_sites_and_no_room_are_refused() -> None:

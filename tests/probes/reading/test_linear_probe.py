@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from probes.reading.linear_probe import balanced_accuracy, explained_variance, standardised
+from probes.reading.linear_probe import (
+    balanced_accuracy,
+    better_guess_p,
+    explained_variance,
+    guesses,
+    label_p,
+    right_labels,
+    standardised,
+)
+from probes.stats import Interval
 
 ROWS, PER_ROW = 60, 10
 
@@ -14,14 +23,31 @@ def tokens(seed: int = 0) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
     return np.random.default_rng(seed), rows, rows >= ROWS // 3
 
 
+def read_label(
+    x: np.ndarray, labels: np.ndarray, rows: np.ndarray, fitted: np.ndarray, seed: int = 0
+) -> tuple[Interval, float]:
+    """Balanced accuracy on held-out rows, and how often shuffled labels have as much."""
+    right = right_labels(x, labels, fitted)
+    there = None if right is None else right[~fitted]
+    held_out = labels[~fitted], rows[~fitted]
+    return balanced_accuracy(there, *held_out, seed), label_p(there, *held_out, seed)
+
+
+def read_number(x: np.ndarray, target: np.ndarray, rows: np.ndarray, fitted: np.ndarray) -> Interval:
+    """R² on held-out rows."""
+    guess = guesses(x, target, rows, fitted)
+    return explained_variance(guess[~fitted], target[~fitted], target[fitted].mean(), rows[~fitted])
+
+
 def test_a_planted_label_is_read_and_its_interval_is_narrow() -> None:
     generator, rows, fitted = tokens()
     labels = np.arange(ROWS * PER_ROW) % PER_ROW == 0
     x = generator.normal(size=(len(rows), 20))
     x[:, 3] += 8 * labels
-    found = balanced_accuracy(standardised(x, fitted), labels, rows, fitted)
+    found, p = read_label(standardised(x, fitted), labels, rows, fitted)
     assert found.value > 0.98
-    assert found.low > 0.95
+    assert 0.8 < found.low < 0.97  # twenty rows that are all right leave some doubt
+    assert p == 0.001
 
 
 def test_nothing_is_read_from_noise() -> None:
@@ -30,10 +56,10 @@ def test_nothing_is_read_from_noise() -> None:
         generator, rows, fitted = tokens(seed)
         x = standardised(generator.normal(size=(len(rows), 20)), fitted)
         labels = generator.random(len(rows)) < 0.1
-        found = balanced_accuracy(x, labels, rows, fitted, seed)
+        found, _ = read_label(x, labels, rows, fitted, seed)
         accuracies.append(found.value)
         inside += found.low <= 0.5 <= found.high
-        shares.append(explained_variance(x, generator.normal(size=ROWS)[rows], rows, fitted).value)
+        shares.append(read_number(x, generator.normal(size=ROWS)[rows], rows, fitted).value)
     assert np.mean(accuracies) == pytest.approx(0.5, abs=0.03)
     assert inside >= 15
     assert max(shares) < 0.05
@@ -45,7 +71,7 @@ def test_a_planted_number_is_read_as_well_as_the_noise_allows() -> None:
     target = generator.normal(size=len(rows))
     x = generator.normal(size=(len(rows), 5))
     x[:, 0] += target
-    found = explained_variance(standardised(x, fitted), target, rows, fitted)
+    found = read_number(standardised(x, fitted), target, rows, fitted)
     assert found.low < 0.5 < found.high
 
 
@@ -54,9 +80,9 @@ def test_rows_known_by_heart_are_no_reading() -> None:
     generator, rows, fitted = tokens()
     x = np.eye(ROWS)[rows] + 0.1 * generator.normal(size=(len(rows), ROWS))
     target = generator.normal(size=ROWS)[rows]
-    assert explained_variance(standardised(x, fitted), target, rows, fitted).value < 0.1
+    assert read_number(standardised(x, fitted), target, rows, fitted).value < 0.1
     each, by_token = np.arange(len(rows)), generator.random(len(rows)) < 2 / 3
-    assert explained_variance(standardised(x, by_token), target, each, by_token).value > 0.4
+    assert read_number(standardised(x, by_token), target, each, by_token).value > 0.4
 
 
 def test_rounding_is_not_read() -> None:
@@ -64,8 +90,8 @@ def test_rounding_is_not_read() -> None:
     _, rows, fitted = tokens()
     labels = np.arange(len(rows)) % PER_ROW == 0
     x = np.where(labels[:, None], 1.0, 1.0 + 1e-7) * np.ones((len(rows), 4))
-    assert balanced_accuracy(standardised(x, fitted), labels, rows, fitted).value == 0.5
-    assert explained_variance(standardised(x, fitted), 1.0 * rows, rows, fitted).value == 0
+    assert read_label(standardised(x, fitted), labels, rows, fitted) == (Interval(0.5, 0.5, 0.5), 1.0)
+    assert read_number(standardised(x, fitted), 1.0 * rows, rows, fitted).value == pytest.approx(0)
 
 
 def test_wide_activations_are_read_through_their_principal_components() -> None:
@@ -75,4 +101,20 @@ def test_wide_activations_are_read_through_their_principal_components() -> None:
     x += 3 * labels[:, None] * generator.normal(size=600)
     features = standardised(x, fitted)
     assert features.shape == (len(rows), 64)
-    assert balanced_accuracy(features, labels, rows, fitted).value > 0.99
+    assert read_label(features, labels, rows, fitted)[0].value > 0.99
+
+
+def test_shuffled_labels_and_guesses_no_better_than_others_alarm_at_the_nominal_rate() -> None:
+    labels = np.arange(ROWS * PER_ROW) % PER_ROW == 0
+    alarms = np.zeros(2)
+    for seed in range(200):
+        generator, rows, fitted = tokens(seed)
+        said = generator.random(len(rows)) < generator.random(len(rows)) * 0.4
+        at = rows[~fitted]
+        one, other, truth = generator.normal(size=(3, len(at)))
+        alarms += [
+            label_p((said == labels)[~fitted], labels[~fitted], at, seed) <= 0.05,
+            better_guess_p(one, other, truth, at, seed) <= 0.05,
+        ]
+    assert (alarms <= 20).all()  # of 200 at 0.05: more in 1 of 300 cases
+    assert (alarms >= 2).all()

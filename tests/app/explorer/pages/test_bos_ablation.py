@@ -83,4 +83,5 @@ def test_every_edit_is_tried_on_demand(open_page: Open, figures: Figures) -> Non
     assert bars["data"][0]["y"] == [
         "state after the first token reset to 0",
         "state after the first token replaced by the mean of all positions",
+        "state after the second token reset to 0 (control)",
     ]

@@ -16,7 +16,7 @@ Open, Figures = Callable[..., Any], Callable[[Any], list[Any]]
 
 
 def reading(value: float) -> Reading:
-    return Reading(value, value - 0.1, value + 0.05, (0.4, 0.6))
+    return Reading(value, value - 0.1, value + 0.05, value, 0.001, (0.4, 0.6))
 
 
 FOUND = FirstToken(
