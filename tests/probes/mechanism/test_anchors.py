@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from models import CountLensError, TransformerConfig, build_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
-from probes.mechanism.anchors import ANCHORS, Anchor, anchor_probe
+from probes.mechanism.anchor_formulas import ANCHORS, Anchor
+from probes.mechanism.anchors import anchor_probe
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.result import NotApplicable
 from training.tasks import Task, make_task, task_settings
