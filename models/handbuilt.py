@@ -246,9 +246,7 @@ def _check_labels(labels: Sequence[int], d_vocab: int) -> int:
     return len(labels)
 
 
-def _blank(
-    layout: Layout, d_vocab: int, max_position: int, d_mlp: int, n_layers: int = 1
-) -> tuple[Transformer, Block]:
+def _blank(layout: Layout, d_vocab: int, max_position: int, d_mlp: int, n_layers: int = 1) -> tuple[Transformer, Block]:
     """A counter of one head with all weights 0, and its first block."""
     cfg = TransformerConfig(
         d_vocab, "ape", n_heads=1, d_mlp=d_mlp, max_position=max_position, n_layers=n_layers, d_model=layout.d_model

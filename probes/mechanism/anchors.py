@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.counter import Counter
 from probes.mechanism.anchor_formulas import ANCHORS, Anchor
-from probes.mechanism.grades import grade, surplus
+from probes.mechanism.grades import grade, of_what_is_left, surplus
 from probes.mechanism.moved_positions import OWN, ROWS, MovedRows, anchor_hits, share_of_rows
 from probes.result import Result, Verdict, task_of_counter
 from probes.stats import Interval
@@ -130,7 +130,7 @@ class Anchors(Result):
 
 def anchor_surplus(accuracy: Interval, permuted: Interval | None, lead: Interval) -> float:
     """The surplus over both nulls: over the wrong anchor by the lead, which is taken on the same rows."""
-    over_wrong = lead.low / max(1 - accuracy.value + lead.value, 1e-9)
+    over_wrong = of_what_is_left(lead.low, accuracy.value - lead.value)
     return min(over_wrong, surplus(accuracy, [] if permuted is None else [permuted]))
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from models.checkpoint import load_counter
 from models.errors import CountLensError
@@ -19,13 +20,13 @@ from probes.mechanism.grades import ALPHA, constant_null, grade, permuted_null, 
 from probes.mechanism.hypotheses import ONLY_FITS, Hypothesis, Variable, answer_ids, hypotheses_of
 from probes.mechanism.interchange import HAS_PLACEBO, Swapper
 from probes.mechanism.places import Place, is_forced, may_hold, places_of
-from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED, Rows, draw_pairs
+from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED, Prediction, Rows, draw_pairs
 from probes.result import NotApplicable, task_of_counter
 from probes.stats import Interval, share_interval
 from training.tasks import Task
 
 SEARCH_PAIRS = 96  # on which places are sought
-FIT_ROWS = 256  # to whose tokens the directions of variables are fitted
+FIT_ROWS = 160  # to whose tokens the directions of variables are fitted
 N_PAIRS = 256  # on which they are scored
 FAR_PAIRS = 192
 LONGER_PAIRS = 64
@@ -73,12 +74,14 @@ class Examination:
         self._seeds = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.searched = self._search(self._swapper("near", SEARCH_PAIRS, self._seeds[0], self._places))
         chosen = [self.place_of(name, one) for name, each in self.hypotheses.items() for one in each.variables]
-        self._score = self._swapper("near", pairs, self._seeds[1], chosen)
+        self._score = self._swapper("near", pairs, self._seeds[1], chosen, task.train_length)
         self._far = self._swapper("far", FAR_PAIRS, self._seeds[2], chosen) if task.period else None
         self._longer = self._longer_rows(chosen)
 
-    def _swapper(self, rows: Rows, pairs: int, seed: int, places: Sequence[Place]) -> Swapper:
-        drawn = draw_pairs(self.counter, self.task, self.hypotheses, pairs, seed, rows)
+    def _swapper(
+        self, rows: Rows, pairs: int, seed: int, places: Sequence[Place], counted: int | None = None
+    ) -> Swapper:
+        drawn = draw_pairs(self.counter, self.task, self.hypotheses, pairs, seed, rows, counted)
         return Swapper(self.counter, drawn, places, self._along)
 
     def _longer_rows(self, places: Sequence[Place]) -> Swapper | None:
@@ -101,9 +104,8 @@ class Examination:
             ]
             answers = search.answers(place, claims[0][2])
             for name, one, variable in claims:
-                predicted = search.pairs.predict(self.task, one, variable, place)
-                right = (answers == predicted.answers)[predicted.telling(TRAINED)]
-                found[name, variable.name][place] = share_interval(right).value
+                outcome = _Outcome(answers, search.pairs.predict(self.task, one, variable, place))
+                found[name, variable.name][place] = outcome.share(TRAINED).value
         return found
 
     def place_of(self, hypothesis: str, variable: Variable) -> Place:
@@ -115,30 +117,29 @@ class Examination:
     def answers_claim(self, one: Hypothesis) -> Claim:
         """That the counter answers as the algorithm does, with nothing swapped."""
         predicted = answer_ids(self.task, one.outcome(one.values(self._score.pairs.query)))
-        accuracy = share_interval(self._score.answers() == predicted)
+        accuracy = share_interval(self._score.own_answers == predicted)
         nulls = {"one answer": constant_null(predicted)}
         return Claim(AS_IT_IS, False, "", accuracy, nulls, surplus(accuracy, nulls.values()))
 
     def swap_claim(self, name: str, variable: Variable, only_fits: Mapping[Key, Mapping[str, Interval]]) -> Claim:
         """That a swap of the variable comes out as predicted."""
         one, place = self.hypotheses[name], self.place_of(name, variable)
-        accuracy, permuted, p_value = self._right(self._score, one, variable, place, TRAINED)
+        scored = self._outcome(self._score, one, variable, place)
+        accuracy, (permuted, p_value) = scored.share(TRAINED), scored.chance(TRAINED, self.seed)
         nulls = {"permuted": permuted}
         if not variable.ignored and place.at in HAS_PLACEBO:
-            answers = self._score.answers(place, variable, self.seed)
-            predicted = self._score.pairs.predict(self.task, one, variable, place)
-            right = (answers == predicted.answers)[predicted.telling(TRAINED)]
-            nulls["wrong token" if place.at in ("weight", "turn") else "random directions"] = share_interval(right)
+            placebo = self._outcome(self._score, one, variable, place, self.seed)
+            nulls["wrong token" if place.at in ("weight", "turn") else "random directions"] = placebo.share(TRAINED)
         outside, beyond_surplus = {}, None
         reference = only_fits.get((name, variable.name))
-        if self._far is not None and not variable.ignored:
-            outside = {within: self._right(self._far, one, variable, place, within)[0] for within in (BELOW, BEYOND)}
-            beyond, chance, _ = self._right(self._far, one, variable, place, BEYOND)
-            if not variable.is_outcome:  # an outcome that is swapped was some row's own, so that it is a trained one
-                beyond_surplus = surplus(beyond, [chance] + ([reference[BEYOND]] if reference else []))
+        if self._far is not None and not variable.ignored and not variable.is_outcome:
+            far = self._outcome(self._far, one, variable, place)
+            outside = {within: far.share(within) for within in (BELOW, BEYOND)}
+            chance = [far.chance(BEYOND, self.seed)[0]] + ([reference[BEYOND]] if reference else [])
+            beyond_surplus = surplus(outside[BEYOND], chance)
         if self._longer is not None:
-            within = BEYOND if self.task.period and not variable.ignored else TRAINED
-            outside[LONGER] = self._right(self._longer, one, variable, place, within)[0]
+            longer = self._outcome(self._longer, one, variable, place)
+            outside[LONGER] = longer.share(BEYOND if self.task.period and not variable.ignored else TRAINED)
         return Claim(
             variable.name,
             variable.ignored,
@@ -153,14 +154,27 @@ class Examination:
             is_forced(self.counter, self.task, place, variable),
         )
 
-    def _right(
-        self, swapper: Swapper, one: Hypothesis, variable: Variable, place: Place, within: str
-    ) -> tuple[Interval, Interval, float]:
-        """How often a swap comes out, how often predictions for other pairs do, and the p-value."""
-        predicted = swapper.pairs.predict(self.task, one, variable, place)
-        answers, telling = swapper.answers(place, variable), predicted.telling(within)
-        share = share_interval((answers == predicted.answers)[telling])
-        return share, *permuted_null(answers, predicted.answers, telling, self.seed)
+    def _outcome(
+        self, swapper: Swapper, one: Hypothesis, variable: Variable, place: Place, placebo: int | None = None
+    ) -> "_Outcome":
+        answers = swapper.answers(place, variable, placebo)
+        return _Outcome(answers, swapper.pairs.predict(self.task, one, variable, place))
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Answers to a swap beside what was predicted."""
+
+    answers: Int[Tensor, "row"]
+    predicted: Prediction
+
+    def share(self, within: str) -> Interval:
+        """How often the swap comes out, of one range of implied distances."""
+        return share_interval((self.answers == self.predicted.answers)[self.predicted.telling(within)])
+
+    def chance(self, within: str, seed: int) -> tuple[Interval, float]:
+        """How often predictions for other pairs do, and the p-value."""
+        return permuted_null(self.answers, self.predicted.answers, self.predicted.telling(within), seed)
 
 
 @lru_cache(maxsize=2)
@@ -172,7 +186,9 @@ def only_fits_shares(form: str, seed: int) -> dict[Key, dict[str, Interval]]:
         return {}
     assert isinstance(counter, Transformer)
     task, _ = task_of_counter(counter)
-    examined = Examination(counter, task, hypotheses_of(counter, task), N_PAIRS, seed)
+    # Only what says something of distances beyond training is compared with it.
+    hypotheses = {name: one for name, one in hypotheses_of(counter, task).items() if one.reach != "unsaid"}
+    examined = Examination(counter, task, hypotheses, SEARCH_PAIRS, seed)
     shares = {}
     for name, one in examined.hypotheses.items():
         for variable in one.variables:

@@ -29,7 +29,12 @@ def surplus(share: Interval, nulls: Iterable[Interval]) -> float:
     0.5
     """
     best = max((null.high for null in nulls), default=0.0)
-    return round((share.low - best) / max(1 - best, 1e-9), 6)
+    return of_what_is_left(share.low - best, best)
+
+
+def of_what_is_left(lead: float, null: float) -> float:
+    """A lead over a null as a share of what that leaves open; no less than -1."""
+    return max(-1.0, round(lead / max(1 - null, 1e-9), 6))
 
 
 def grade(share: float) -> str:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.tools.analysis.interchange import random_basis
 
+from models.hooks import hook_name
 from models.position_tables import rotate
 from models.transformer import Transformer
 from probes.mechanism.hypotheses import Variable
@@ -42,24 +43,24 @@ class Swapper:
         self.counter, self.pairs, self.along = counter, pairs, along
         # Weights and turned keys follow from the variable alone.
         names = sorted({name for place in places if place.at not in ("weight", "turn") for name in place.hooks})
+        streams = [hook_name("resid_pre", layer) for layer in range(counter.cfg.n_layers)]
         with evaluating(counter):
-            source = pairs.source
+            source, base = pairs.source, pairs.base
             _, self.source = counter.run_with_cache(source.token_ids, source.position_ids, names_filter=names)
+            logits, self._base = counter.run_with_cache(base.token_ids, base.position_ids, names_filter=streams)
+        self.own_answers: Int[Tensor, "row"] = logits[pairs.row, pairs.column].argmax(-1)  # with nothing swapped
 
-    def answers(
-        self, place: Place | None = None, variable: Variable | None = None, placebo: int | None = None
-    ) -> Int[Tensor, "row"]:
-        """The counter's answers with a place swapped, or as they are without one.
+    def answers(self, place: Place, variable: Variable | None = None, placebo: int | None = None) -> Int[Tensor, "row"]:
+        """The counter's answers with a place swapped.
 
         With a placebo (a seed) activations move as far, but in random directions; and what is done to the first token
         is done to the second instead.
         """
-        pairs = self.pairs
-        hooks = []
-        if place is not None:
-            hooks = [(name, self._edit(place, name, variable, placebo)) for name in place.hooks]
-        with evaluating(self.counter):
-            logits = self.counter.run_with_hooks(pairs.base.token_ids, pairs.base.position_ids, fwd_hooks=hooks)
+        pairs, layer = self.pairs, place.layers[0]  # nothing changes before this layer
+        hooks = [(name, self._edit(place, name, variable, placebo)) for name in place.hooks]
+        with evaluating(self.counter), self.counter.hooks(fwd_hooks=hooks):
+            stream = self._base[hook_name("resid_pre", layer)]
+            logits = self.counter.run_from(layer, 0, stream, pairs.base.position_ids, {})
         return logits[pairs.row, pairs.column].argmax(-1)
 
     def _edit(self, place: Place, name: str, variable: Variable | None, placebo: int | None) -> Edit:
@@ -70,7 +71,9 @@ class Swapper:
         assert variable is not None
         base, source = (variable.value(query) for query in (self.pairs.query, self.pairs.source_query(place.at)))
         key = 0 if placebo is None else 1
-        return self._weight_edit(place, base, source, key) if place.at == "weight" else self._turn_edit(source - base, key)
+        if place.at == "turn":
+            return self._turn_edit(source - base, key)
+        return self._weight_edit(place, base, source, key)
 
     def _move(self, place: Place, placebo: int | None) -> Move:
         def move(base: Tensor, source: Tensor) -> Tensor:
@@ -101,9 +104,7 @@ class Swapper:
 
         return edit
 
-    def _weight_edit(
-        self, place: Place, base: Float[Tensor, "row"], source: Float[Tensor, "row"], key: int
-    ) -> Edit:
+    def _weight_edit(self, place: Place, base: Float[Tensor, "row"], source: Float[Tensor, "row"], key: int) -> Edit:
         """Adds the logarithm of base / source to the scores of the first token: against it, base looks like source."""
         token_ids, row = self.pairs.base.token_ids, self.pairs.row
         heavier = torch.zeros(token_ids.shape, device=token_ids.device)

@@ -70,7 +70,8 @@ class AnchorHits:
 
     def best(self, names: Collection[str]) -> str:
         """Which of these anchors predicts most answers."""
-        return max(names, key=lambda name: self.score(name).value)
+        counts = self.telling.sum((1, 2)).double().numpy()
+        return max(names, key=lambda name: float((self.hits[name].sum(1) / counts.clip(min=1))[counts > 0].mean()))
 
     def lead(self, name: str, others: Collection[str]) -> tuple[str, Interval]:
         """The best of the others, and by how much this anchor predicts more answers."""
@@ -113,10 +114,14 @@ def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[Move
     pids = contiguous + steps[..., None] * moved
     token_ids = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
     labels = task.label(token_ids[None])[0].expand(pids.shape)
-    answers, before = (_answers(counter, token_ids, position_ids) for position_ids in (pids, contiguous))
+    answers = _answers(counter, token_ids, pids)
+    different, which = shifts.unique(return_inverse=True)  # rows with nothing moved differ by their shift alone
+    before = _answers(counter, token_ids, (different[:, None] + torch.arange(length))[None])[0][which]
     right = before == labels
     kinds = (OWN, *(f"token {index + 1}" for index in range(SINGLE_TOKENS)), *(f"first {size}" for size in GROUPS))
-    return MovedRows(kinds, pids, steps, answers, labels, right & after), float(right[..., task.prefix :].float().mean())
+    return MovedRows(kinds, pids, steps, answers, labels, right & after), float(
+        right[..., task.prefix :].float().mean()
+    )
 
 
 def _move_sets(

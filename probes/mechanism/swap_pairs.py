@@ -23,7 +23,7 @@ from training.tasks import NOT_SCORED, Task
 Rows = Literal["near", "far", "longer"]
 TRAINED, BELOW, BEYOND = "trained", "below 1", "beyond"
 ROUNDS = 3  # of a modular counter's base that rows count
-CANDIDATES = 64  # pairs of tokens of which one is taken
+CANDIDATES = 24  # pairs of tokens of which one is taken
 NEAR = 20  # places between the shifts of two rows
 KIND = 0  # of tokens, where kinds are counted apart
 
@@ -140,10 +140,11 @@ def draw_pairs(
     n_pairs: int,
     seed: int,
     rows: Rows = "near",
+    counted: int | None = None,
 ) -> SwapPairs:
-    """Pairs of tokens, of many candidates those about which most hypotheses say something."""
+    """Pairs of tokens of rows of so many, of many candidates those about which most hypotheses say something."""
     generator, device = torch.Generator().manual_seed(seed), torch.device(counter.device)
-    first_column, counted = task.prefix + 1, None
+    first_column = task.prefix + 1
     if rows == "longer":
         counted = min((task.train_length + task.ood_length) // 2, counter.cfg.max_position - task.prefix)
         first_column = min(task.train_length, counted - 1) + task.prefix
@@ -165,9 +166,7 @@ def draw_pairs(
     return SwapPairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
 
 
-def _columns(
-    task: Task, rows: Batch, first_column: int, generator: torch.Generator
-) -> Int[Tensor, "candidate row"]:
+def _columns(task: Task, rows: Batch, first_column: int, generator: torch.Generator) -> Int[Tensor, "candidate row"]:
     """Tokens of each row to choose from, from a column on if the row has any there."""
     allowed = watched(task, rows)
     later = allowed & (torch.arange(allowed.shape[1], device=allowed.device) >= first_column)

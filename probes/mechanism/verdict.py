@@ -127,14 +127,22 @@ class Mechanisms(Result):
             would = "a hypothesis whose every claim comes out surely more often than in its best null"
         else:
             found = ", ".join(_say(claim) for claim in winner.claims)
-            sentence = f"It counts by {winner.name}, {winner.equation} ({winner.grade}): {found}.{_beyond(winner)}"
+            opening = {
+                "strong": "It counts by",
+                "partial": "It counts in part by",
+                "weak": "Little is explained, most by",
+            }
+            sentence = (
+                f"{opening[winner.grade]} {winner.name}, {winner.equation} ({winner.grade}): {found}.{_beyond(winner)}"
+            )
             sentence += self._anchor_sentence(winner)
             sentence += " It must, by construction: this shows nothing." if winner.is_forced else ""
             sentence += f" Others: {others}." if others else ""
             would = f"a claim of {winner.name} that comes out no more often than in its best null"
         agrees = None
         if self.expected is not None:
-            agrees = self.expected in [one.name for one in (winner, refinement) if one is not None]
+            supported = [one.name for one in (winner, refinement) if one is not None and one.grade != "weak"]
+            agrees = self.expected in supported
         return Verdict(sentence, would, agrees)
 
     def _anchor_sentence(self, winner: Tested) -> str:
@@ -142,10 +150,8 @@ class Mechanisms(Result):
         if not refinements:
             return ""
         best = self.refinement or max(refinements, key=lambda one: _moved(one).surplus)
-        said = f"{_say(_moved(best))}"
-        if self.refinement is None:
-            return f" No anchor stands out: the nearest is {best.name}, {said}."
-        return f" Its anchor is {best.name} ({best.grade}): {said}."
+        opening = "No anchor stands out: the nearest is" if self.refinement is None else "Its anchor:"
+        return f" {opening} {best.name} ({best.grade}), {_say(_moved(best))}."
 
     def to_frame(self) -> pd.DataFrame:
         """One line for each claim of each hypothesis."""
@@ -163,9 +169,7 @@ class Mechanisms(Result):
                 "p": claim.p_value,
                 "best null": max((null.value for null in claim.nulls.values()), default=None),
                 **{name: _value((claim.outside or {}).get(name)) for name in (BELOW, BEYOND, LONGER)},
-                **{
-                    f"only fits, {name}": _value((claim.only_fits or {}).get(name)) for name in (TRAINED, BEYOND)
-                },
+                **{f"only fits, {name}": _value((claim.only_fits or {}).get(name)) for name in (TRAINED, BEYOND)},
             }
             for tested in self.hypotheses
             for claim in tested.claims
@@ -204,7 +208,9 @@ def _moved(tested: Tested) -> Claim:
 
 def _say(claim: Claim) -> str:
     name, null = max(claim.nulls.items(), key=lambda item: item[1].value)
-    value = f"{claim.accuracy.value:.0%} ({claim.accuracy.low:.0%} to {claim.accuracy.high:.0%}; {name} {null.value:.0%})"
+    value = (
+        f"{claim.accuracy.value:.0%} ({claim.accuracy.low:.0%} to {claim.accuracy.high:.0%}; {name} {null.value:.0%})"
+    )
     if claim.variable == AS_IT_IS:
         return f"its own answers {value}"
     if claim.ignored:
