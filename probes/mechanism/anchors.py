@@ -151,6 +151,7 @@ def anchor_probe(counter: Counter, anchors: Mapping[str, Anchor] = ANCHORS, rows
             _by_distance(found.distances[name], found.predicted[name] == found.moves.answers, found.disputed, task),
         )
         for name, anchor in anchors.items()
+        if name in found.hits
     ]
     scores.sort(key=lambda score: -score.accuracy.value)
     best, second = (score.name for score in scores[:2])

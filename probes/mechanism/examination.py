@@ -72,7 +72,9 @@ class Examination:
         ]
         self._along = variable_directions(counter, task, self.hypotheses, self._places, FIT_ROWS, seed)
         self._seeds = np.random.SeedSequence(seed).generate_state(4).tolist()
-        self.searched = self._search(self._swapper("near", SEARCH_PAIRS, self._seeds[0], self._places))
+        # Where only distances matter there are few places, so that longer rows cost little.
+        counted = task.train_length if counter.ignores_shifts else None
+        self.searched = self._search(self._swapper("near", SEARCH_PAIRS, self._seeds[0], self._places, counted))
         chosen = [self.place_of(name, one) for name, each in self.hypotheses.items() for one in each.variables]
         self._score = self._swapper("near", pairs, self._seeds[1], chosen, task.train_length)
         self._far = self._swapper("far", FAR_PAIRS, self._seeds[2], chosen) if task.period else None

@@ -94,8 +94,22 @@ def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed
     telling = disputed & moves.trained(task)
     if not bool(telling.any()):
         raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
+    predicted = _different(predicted, telling)
     hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
     return AnchorHits(moves, right, distances, predicted, disputed, telling, hits, seed)
+
+
+def _different(
+    predicted: Mapping[str, Int[Tensor, "move row pos"]], telling: Bool[Tensor, "move row pos"]
+) -> dict[str, Int[Tensor, "move row pos"]]:
+    """Of anchors that predict the same for all telling tokens, the one that is stated first.
+
+    On a circle of few places a vote that fades at once is the first token's alone.
+    """
+    kept: dict[tuple[int, ...], str] = {}
+    for name, answers in predicted.items():
+        kept.setdefault(tuple(answers[telling].tolist()), name)
+    return {name: predicted[name] for name in kept.values()}
 
 
 def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[MovedRows, float]:

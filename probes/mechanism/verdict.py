@@ -14,7 +14,7 @@ Swaps of whole rows show that a row's beginning is subtracted, not from which to
 Recurrent counters have one claim to test, that the state is the count: see `probes.mechanism.transplants`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -31,6 +31,7 @@ from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 
+SUPPORTED = ("partial", "strong")  # grades of which the paper's own hypothesis must have one to agree with it
 MOVED = "moved PIDs"  # the claim about single tokens' position ids
 
 
@@ -122,7 +123,7 @@ class Mechanisms(Result):
             best = max(self.hypotheses, key=lambda tested: tested.worst.surplus)
             sentence = (
                 f"None of the stated algorithms explains it: the nearest, {best.name}, fails at {_say(best.worst)}"
-                f"{'' if best.reach_holds else f' or at its reach ({_beyond(best)})'}."
+                f".{'' if best.reach_holds else _beyond(best)}"
             )
             would = "a hypothesis whose every claim comes out surely more often than in its best null"
         else:
@@ -141,8 +142,7 @@ class Mechanisms(Result):
             would = f"a claim of {winner.name} that comes out no more often than in its best null"
         agrees = None
         if self.expected is not None:
-            supported = [one.name for one in (winner, refinement) if one is not None and one.grade != "weak"]
-            agrees = self.expected in supported
+            agrees = any(one.name == self.expected and one.grade in SUPPORTED for one in self.hypotheses)
         return Verdict(sentence, would, agrees)
 
     def _anchor_sentence(self, winner: Tested) -> str:
@@ -246,11 +246,12 @@ def mechanisms(
     }
     tested = []
     for name, one in chosen.items():
-        if one.swaps_of in swaps and one.anchors and hits is None:
+        anchors = [] if hits is None else [anchor for anchor in one.anchors if anchor in hits.hits]
+        if one.swaps_of in swaps and one.anchors and not anchors:
             continue  # nothing tells it from the hypothesis that it refines
         claims = (examined.answers_claim(one), *swaps.get(name, swaps.get(one.swaps_of, ())))
-        if one.anchors and hits is not None:
-            claims += (_anchor_claim(one.anchors, hits),)
+        if hits is not None and anchors:
+            claims += (_anchor_claim(anchors, hits),)
         shared = one.swaps_of if one.swaps_of in swaps else ""
         tested.append(Tested(name, one.equation, one.summary, shared, one.reach, claims))
     searched = tuple(
@@ -273,7 +274,7 @@ def _move_positions(
         return None, str(reason)
 
 
-def _anchor_claim(anchors: tuple[str, ...], hits: AnchorHits) -> Claim:
+def _anchor_claim(anchors: Collection[str], hits: AnchorHits) -> Claim:
     """That one of these anchors predicts the answers to moved PIDs better than every other anchor does."""
     best = hits.best(anchors)
     wrong, lead = hits.lead(best, [name for name in hits.hits if name not in anchors])
