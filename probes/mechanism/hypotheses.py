@@ -254,7 +254,7 @@ SELECTIVE: dict[str, Hypothesis] = {
 
 
 HYPOTHESES = {"modular": MODULAR, "selective": SELECTIVE}  # by the form of counting
-PAPER = {"modular": "first_position", "selective": "shares"}  # what the paper has
+PAPER = {"modular": ("first_position",), "selective": ("shares", "unit")}  # what the paper has, one or the other
 # A shipped counter of each form that fits its training rows in another way than extrapolation would need.
 ONLY_FITS = {"modular": "mod10/spe-2L", "selective": "selective/ape-2L"}
 
@@ -273,10 +273,10 @@ def hypotheses_of(counter: Counter, task: Task) -> dict[str, Hypothesis]:
     }
 
 
-def papers_claim(counter: Transformer, task: Task) -> str | None:
-    """The algorithm that the paper ascribes to such counters: ape and sine on mod 10, all on selective counting."""
+def papers_claim(counter: Transformer, task: Task) -> tuple[str, ...]:
+    """The algorithms that the paper ascribes to such counters: ape and sine on mod 10, all on selective counting."""
     is_exception = task.period and (task.bos or counter.cfg.position not in ("ape", "sine"))
-    return None if is_exception else PAPER[task.form]
+    return () if is_exception else PAPER[task.form]
 
 
 def answer_ids(task: Task, outcome: Values) -> Int[Tensor, "query"]:

@@ -21,7 +21,7 @@ TOKEN_KINDS = ("resid_pre", "q", "attn_out", "z", "resid_mid", "mlp_out", "resid
 SUBSPACE_KINDS = ("attn_out", "resid_mid", "resid_post")
 FROM_ATTENTION = ("attn_out", "z")
 CONTEXTS = (("k", "v"), ("k",), ("v",))
-WINDOWS = (1, 4, 16)  # of tokens, the last of which answers
+WINDOWS = (1, 8, 16, 24)  # of tokens, the last of which answers
 
 
 @dataclass(frozen=True)

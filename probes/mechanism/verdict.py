@@ -91,7 +91,7 @@ class Mechanisms(Result):
     hypotheses: tuple[Tested, ...]
     searched: tuple[Searched, ...]
     pairs: int
-    expected: str | None  # the hypothesis that the paper has for such a counter; None: it has none
+    expected: tuple[str, ...]  # the hypotheses that the paper has for such a counter; it may have none
     no_anchor: str | None  # why no PIDs of single tokens were moved; None where they were
 
     @property
@@ -140,9 +140,8 @@ class Mechanisms(Result):
             sentence += " It must, by construction: this shows nothing." if winner.is_forced else ""
             sentence += f" Others: {others}." if others else ""
             would = f"a claim of {winner.name} that comes out no more often than in its best null"
-        agrees = None
-        if self.expected is not None:
-            agrees = any(one.name == self.expected and one.grade in SUPPORTED for one in self.hypotheses)
+        supported = [one.name for one in self.hypotheses if one.grade in SUPPORTED]
+        agrees = any(name in supported for name in self.expected) if self.expected else None
         return Verdict(sentence, would, agrees)
 
     def _anchor_sentence(self, winner: Tested) -> str:
