@@ -237,7 +237,7 @@ def mechanisms(
     assert isinstance(counter, Transformer)
     examined = Examination(counter, task, chosen, pairs, seed)
     reaches = any(one.reach != "unsaid" for one in chosen.values())
-    only_fits = only_fits_shares(task.form, seed) if reaches else {}
+    only_fits = only_fits_shares(task.form) if reaches else {}
     hits, no_anchor = _move_positions(counter, chosen, seed)
     swaps = {
         name: tuple(examined.swap_claim(name, variable, only_fits) for variable in one.variables)
