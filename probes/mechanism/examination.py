@@ -32,6 +32,7 @@ FAR_PAIRS = 192
 LONGER_PAIRS = 64
 AS_IT_IS = "answers"  # the claim about the counter with nothing swapped
 LONGER = "longer rows"
+THIRDS = ("early tokens", "middle tokens", "late tokens")
 Key = tuple[str, str]  # names of a hypothesis and of its variable
 
 
@@ -49,6 +50,7 @@ class Claim:
     outside: dict[str, Interval] | None = None  # the accuracy elsewhere: below 1, beyond, longer rows
     beyond_surplus: float | None = None  # the same as `surplus`, of distances beyond training
     only_fits: dict[str, Interval] | None = None  # of a trained counter that only fits, at its own best place
+    by_column: dict[str, Interval] | None = None  # the accuracy by the token's place in the row
     forced: bool = False  # it holds by construction in every counter of this kind that answers right
 
     @property
@@ -153,8 +155,16 @@ class Examination:
             outside,
             beyond_surplus,
             dict(reference) if reference else None,
+            self._by_column(scored),
             is_forced(self.counter, self.task, place, variable),
         )
+
+    def _by_column(self, scored: "_Outcome") -> dict[str, Interval]:
+        """How often a swap comes out in each third of the longest training row."""
+        third = (self._score.pairs.column - self.task.prefix) * len(THIRDS) // max(self.task.train_length, 1)
+        telling = scored.predicted.telling(TRAINED)
+        right = scored.answers == scored.predicted.answers
+        return {name: share_interval(right[telling & (third == index)]) for index, name in enumerate(THIRDS)}
 
     def _outcome(
         self, swapper: Swapper, one: Hypothesis, variable: Variable, place: Place, placebo: int | None = None

@@ -23,7 +23,7 @@ from models.counter import Counter
 from models.transformer import Transformer
 from probes.mechanism.anchor_formulas import ANCHORS
 from probes.mechanism.anchors import anchor_surplus
-from probes.mechanism.examination import AS_IT_IS, LONGER, N_PAIRS, Claim, Examination, only_fits_shares
+from probes.mechanism.examination import AS_IT_IS, LONGER, N_PAIRS, THIRDS, Claim, Examination, only_fits_shares
 from probes.mechanism.grades import GRADES
 from probes.mechanism.hypotheses import Hypothesis, hypotheses_of, papers_claim
 from probes.mechanism.moved_positions import ROWS, AnchorHits, anchor_hits
@@ -168,6 +168,7 @@ class Mechanisms(Result):
                 "p": claim.p_value,
                 "best null": max((null.value for null in claim.nulls.values()), default=None),
                 **{name: _value((claim.outside or {}).get(name)) for name in (BELOW, BEYOND, LONGER)},
+                **{name: _value((claim.by_column or {}).get(name)) for name in THIRDS},
                 **{f"only fits, {name}": _value((claim.only_fits or {}).get(name)) for name in (TRAINED, BEYOND)},
             }
             for tested in self.hypotheses

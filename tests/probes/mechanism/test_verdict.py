@@ -268,6 +268,8 @@ def test_every_swap_stands_beside_nulls_and_beside_distances_that_were_not_train
         }
         assert swap.only_fits is not None
         assert swap.only_fits["beyond"].value < 0.3
+        assert swap.by_column is not None
+        assert [share.value for share in swap.by_column.values()] == [1, 1, 1]
 
 
 @pytest.mark.slow
