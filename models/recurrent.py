@@ -1,7 +1,8 @@
 """What the recurrent families share: blocks around a mixer whose state can be read, edited and carried on.
 
-A *mixer* moves information along positions. Its `state` after a position is all that later positions can know
-of earlier ones (Mamba and RWKV-6 also look a few inputs back; that window is in the *carry*, not in the state).
+A *mixer* moves information along positions. Its `state` after a position is what later positions know of earlier
+ones. Mamba and RWKV-6 also look a few inputs back: that window is in the *carry* of a stream, not in the state. A
+block's `memory` names every part of a carry that comes from the row, so that it can be read, edited and put back.
 Nobody listening: the whole row at once, in the mixer's fastest form. Somebody listening at any hook of the mixer:
 inputs, then states, then outputs, with the same numbers.
 
@@ -27,6 +28,7 @@ StreamStep = Float[Tensor, "batch d_model"]
 AnyStream = Float[Tensor, "*batch d_model"]  # a row or one step of it
 Inputs = tuple[Tensor, ...]  # what the transition and the readout need at each position, [batch, pos, ...] each
 Carry = tuple[Tensor, ...]  # what a streaming step hands to the next one
+Memory = dict[str, Tensor]  # the parts of a carry that come from the row, by name, [batch, ...] each
 
 
 class Mixer(nn.Module):
@@ -96,6 +98,14 @@ class Mixer(nn.Module):
         inputs, constants = self.inputs(x[:, None]), carry[1:]
         state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs), *constants)
         return self.readout(state[:, None], *inputs, *constants)[:, 0], (state, *constants)
+
+    def memory(self, carry: Carry) -> Memory:
+        """All that later positions can know of earlier ones; a mixer that carries more than a state overrides both."""
+        return {"state": carry[0]}
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        """The same carry with another memory."""
+        return (memory["state"], *carry[1:])
 
 
 class HookedLayerNorm(nn.LayerNorm):
@@ -176,6 +186,14 @@ class RecurrentBlock(nn.Module):
 
         return self.around(resid, one_step), after[0]
 
+    def memory(self, carry: Carry) -> Memory:
+        """All that later positions of this block can know of earlier ones."""
+        return self.mixer.memory(carry)
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        """The same carry with another memory."""
+        return self.mixer.with_memory(carry, memory)
+
 
 class Embed(nn.Module):
     def __init__(self, cfg: RecurrentConfig) -> None:
@@ -253,6 +271,15 @@ class Recurrent(Counter):
             after.append(new)
         norm = getattr(self.ln_final, "fused", self.ln_final)  # no hook fires in a stream
         return self.unembed(norm(resid)), after
+
+    def memory(self, carry: list[Carry]) -> list[Memory]:
+        """All that later tokens can know of earlier ones, by layer."""
+        return [block.memory(own) for block, own in zip(self.blocks, carry, strict=True)]  # type: ignore[operator]
+
+    def with_memory(self, carry: list[Carry], memory: list[Memory]) -> list[Carry]:
+        """What `step` takes to go on from this memory. The carry may be of any rows: only its constants are kept."""
+        layers = zip(self.blocks, carry, memory, strict=True)
+        return [block.with_memory(own, new) for block, own, new in layers]  # type: ignore[operator]
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Embedding N(0, embed_std), the head, and each block's own."""
