@@ -85,6 +85,13 @@ class Mixer(nn.Module):
         trajectory = self.hook_state(self.observed(torch.stack(states, 1), *inputs))
         return self.readout(trajectory, *inputs, *constants)
 
+    def transition_matrices(self) -> Float[Tensor, "channel size size"] | None:
+        """What a position does to the state before it, where that is one linear map whatever the input; else None.
+
+        The state of a row, flattened, is one such vector after the other.
+        """
+        return None
+
     def init_weights(self, generator: torch.Generator) -> None:
         """Sets the mixer's parameters from the generator."""
         raise TypeError(f"{type(self).__name__} does not define init_weights")

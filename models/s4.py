@@ -103,7 +103,7 @@ class S4Mixer(Mixer):
         return torch.view_as_real(moved + into * x[..., None])
 
     def transition_matrices(self) -> Float[Tensor, "d_model d_state d_state"]:
-        """What a position makes of the state before it, for the real and imaginary parts of a channel, in float64."""
+        """Abar of every channel, for real and imaginary parts, in float64."""
         n_pairs = self.cfg.d_state // 2
         parts = torch.eye(self.cfg.d_state, dtype=torch.float64, device=self.D.device).view(-1, 1, n_pairs, 2)
         states = torch.view_as_complex(parts.expand(-1, self.cfg.d_model, -1, -1).contiguous())
