@@ -12,7 +12,8 @@ from models.header import CheckpointInfo
 from models.recurrent import Recurrent
 from probes.ablation.bos_ablation import bos_ablation
 from probes.mechanism.anchors import anchor_probe
-from probes.mechanism.transplants import state_is_count
+from probes.mechanism.memory_verdict import memory_mechanisms
+from probes.mechanism.transplants import memory_parts
 from probes.mechanism.verdict import mechanisms
 from probes.over_training.dynamics import dynamics
 from probes.patching.pairs import pair_patch
@@ -62,8 +63,8 @@ class Probe:
 
 
 def _mechanism(subject: Subject, seed: int) -> Result:
-    """Which stated algorithm a counter follows: what attention does, or whether the state is the count."""
-    test = state_is_count if isinstance(subject.counter, Recurrent) else mechanisms
+    """Which stated algorithm a counter follows: what attention does, or what the memory holds."""
+    test = memory_mechanisms if isinstance(subject.counter, Recurrent) else mechanisms
     return test(subject.counter, seed=seed)
 
 
@@ -116,6 +117,12 @@ PROBES: dict[str, Probe] = {
         "Which stated algorithm predicts what it answers when one variable of it is swapped between two rows?",
         "Modular counters subtract the first token's PID from their own, modulo 10; selective ones take (k/n) / (1/n).",
         _mechanism,
+    ),
+    "transplants": Probe(
+        "Transplants of the memory",
+        "Which part of what a recurrent counter remembers do later answers follow, when it comes from another row?",
+        "The paper has no such analysis.",
+        lambda subject, seed: memory_parts(subject.counter, seed=seed),
     ),
     "anchor": Probe(
         "Anchor, by moved position ids",

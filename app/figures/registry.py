@@ -12,12 +12,14 @@ from app.figures.bos import ablation_bars, changed_positions, head_maps
 from app.figures.dynamics import dynamics_figure
 from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
-from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
+from app.figures.mechanisms import claims_figure, places_figure
+from app.figures.memory import memory_claims_figure, memory_parts_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.patching import patching_caption, patching_figure
 from probes.ablation.bos_ablation import BosAblation
 from probes.mechanism.anchors import Anchors
-from probes.mechanism.transplants import StateIsCount
+from probes.mechanism.memory_verdict import MemoryMechanisms
+from probes.mechanism.transplants import MemoryParts
 from probes.mechanism.verdict import Mechanisms
 from probes.over_training.dynamics import Dynamics
 from probes.patching.pairs import PairPatching
@@ -82,7 +84,8 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
         "How often each anchor predicts the answers to moved PIDs": anchors_figure(result),
         "Which tokens the answers follow": moves_figure(result),
     },
-    StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
+    MemoryMechanisms: lambda result: {"How often each claim about the memory comes out": memory_claims_figure(result)},
+    MemoryParts: lambda result: {"Answers that go on from the donor's count": memory_parts_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
 }
 

@@ -122,7 +122,7 @@ def _table(task: Task) -> tuple[list[Layer], Float[Tensor, "unit d_vocab"]]:
 
 
 def _curve(task: Task) -> tuple[list[Layer], Float[Tensor, "unit d_vocab"]]:
-    """The first layer has the leaky sum, the second a unit per threshold between two counts, and one that is always on."""
+    """The first layer has the leaky sum; the second a unit per threshold between two counts, and one always on."""
     n_counts = task.train_length
     size = max(n_counts, 2 + IDLE)
     below, above = Layer.empty(size), Layer.empty(size)

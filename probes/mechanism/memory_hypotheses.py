@@ -23,7 +23,7 @@ from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import Judge, MemoryClaim
 from probes.mechanism.memory_directions import NULLS, Basis, Coordinates, main_directions, null_basis, split_step
 from probes.mechanism.memory_modes import clock_modes, slow_modes
-from probes.mechanism.memory_trials import LATER, Trials, counted_memories, equal_row, labels_after
+from probes.mechanism.memory_trials import counted_memories, equal_token_trials
 from probes.result import NotApplicable
 
 RANDOM_NULLS = ("covariance", "span")
@@ -146,9 +146,7 @@ def _curve(bench: Bench) -> tuple[MemoryClaim, ...]:
     n_trials, reach = len(bench.trials), max(STEPS)
     at = torch.randint(reach, len(vectors) - reach, (n_trials,), generator=generator)
     by = torch.tensor(STEPS)[torch.randint(len(STEPS), (n_trials,), generator=generator)]
-    labels = (labels_after(bench.task, which + 1) for which in (at, at + by))
-    next_ids = equal_row(bench.task)[:, -1:].expand(n_trials, LATER)
-    trials = Trials(vectors[at], vectors[at + by], next_ids, *labels, torch.zeros_like(at))
+    trials = equal_token_trials(bench.task, vectors, at, at + by)
     moving = replace(bench, trials=trials)
 
     def tangent(place: Tensor) -> Coordinates:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
 from models.counter import Counter
-from models.recurrent import Recurrent
+from models.recurrent import Recurrent, RecurrentBlock
 from probes.mechanism.memory import Part, Vectors
 from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import Judge, MemoryClaim
@@ -37,15 +37,14 @@ class Modes:
     @classmethod
     def of(cls, counter: Counter | None, parts: Sequence[Part]) -> "Modes":
         """Those of a counter whose whole memory is the state of a linear recurrence."""
-        matrices = [
-            counter.blocks[part.layer].mixer.transition_matrices()
-            if isinstance(counter, Recurrent) and part.name == "state"
-            else None
-            for part in parts
-        ]
-        if any(layer is None for layer in matrices):
-            raise NotApplicable("what a token does to its memory depends on the memory or the token: it has no modes")
-        return cls(tuple(parts), *torch.linalg.eig(torch.cat([layer.detach().cpu() for layer in matrices])))
+        matrices = []
+        for part in parts:
+            block = counter.blocks[part.layer] if isinstance(counter, Recurrent) else None
+            layer = block.mixer.transition_matrices() if isinstance(block, RecurrentBlock) else None
+            if layer is None or part.name != "state":
+                raise NotApplicable("what a token does to the memory depends on the memory or the token: no modes")
+            matrices.append(layer.detach().cpu())
+        return cls(tuple(parts), *torch.linalg.eig(torch.cat(matrices)))
 
     @property
     def lasting(self) -> Float[Tensor, "channel mode"]:

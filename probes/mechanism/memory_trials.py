@@ -22,6 +22,7 @@ from training.tasks.base import running_count
 
 LATER = 6  # tokens that are read after a transplant, where they are all alike
 CANDIDATES = 32  # drawn for each trial that is wanted
+LEAST_COUNTS = 12  # of equal tokens that are remembered
 SAMPLE_ROWS = 40
 SAMPLE = 400  # memories to which directions are fitted
 KINDS = 3  # whose counts are taken from a donor; all kinds are alike
@@ -72,7 +73,14 @@ def equal_row(task: Task) -> Int[Tensor, "1 pos"]:
 
 def counted_memories(task: Task, memory: Remembers) -> Float[Tensor, "count d"]:
     """What is remembered of 1, 2, ... equal tokens: as many as leave room for those that are read next."""
-    return memory.after(equal_row(task))[0, task.prefix : equal_row(task).shape[1] - LATER]
+    assert task.period is not None
+    last = task.train_length - LATER
+    if last < max(task.period + 1, LEAST_COUNTS):
+        raise NotApplicable(
+            f"training rows of {task.train_length} tokens are too short: after a round of {task.period} and "
+            f"{LATER} tokens that are read, nothing is left to exchange"
+        )
+    return memory.after(equal_row(task))[0, task.prefix : task.prefix + last]
 
 
 def labels_after(task: Task, counts: Int[Tensor, "row"], later: int = LATER) -> Answers:
@@ -91,14 +99,22 @@ def _modular_trials(task: Task, memory: Remembers, n_trials: int, generator: tor
     """Two counts of one row that differ in their phase and in their round."""
     assert task.period is not None
     vectors = counted_memories(task, memory)
-    if len(vectors) <= task.period:
-        raise NotApplicable(f"rows of {task.train_length} tokens have no second round to tell ring and drift apart")
     own, donor = torch.randint(len(vectors), (2, CANDIDATES * n_trials), generator=generator)
     differ = (own % task.period != donor % task.period) & (own // task.period != donor // task.period)
     own, donor = (which[differ][:n_trials] for which in (own, donor))
-    labels = (labels_after(task, which + 1) for which in (own, donor))
-    next_ids = equal_row(task)[:, -1:].expand(len(own), LATER)
-    return Trials(vectors[own], vectors[donor], next_ids, *labels, torch.zeros_like(own))
+    return equal_token_trials(task, vectors, own, donor)
+
+
+def equal_token_trials(task: Task, vectors: Vectors, own: Int[Tensor, "row"], donor: Int[Tensor, "row"]) -> Trials:
+    """Trials with these of the memories of 1, 2, ... equal tokens."""
+    return Trials(
+        own=vectors[own],
+        donor=vectors[donor],
+        next_ids=equal_row(task)[:, -1:].expand(len(own), LATER),
+        own_labels=labels_after(task, own + 1),
+        donor_labels=labels_after(task, donor + 1),
+        about=torch.zeros_like(own),
+    )
 
 
 def _kind_counts(task: Task, token_ids: Int[Tensor, "row pos"]) -> Int[Tensor, "row pos kind"]:
@@ -117,6 +133,8 @@ def _selective_sample(
 
 def _selective_trials(task: Task, memory: Remembers, n_trials: int, generator: torch.Generator) -> Trials:
     """Two rows that have two kinds in different numbers; then tokens of these two kinds, in turns."""
+    if len(task.kinds) < 2:
+        raise NotApplicable("with one kind of token there is no other whose count could stay")
     number = CANDIDATES * n_trials
     n_rows = max(SAMPLE_ROWS, n_trials)
     rows = [counted_rows(task, task.train_length, n_rows, generator) for _ in ("own", "donor")]
@@ -134,10 +152,11 @@ def _selective_trials(task: Task, memory: Remembers, n_trials: int, generator: t
         labels.append(task.answer_ids(counts.repeat(1, ROOM // 2) + torch.arange(ROOM) // 2))
     differ = ((labels[0] != labels[1]) & (labels[0] != NOT_SCORED) & (labels[1] != NOT_SCORED)).all(1)
     chosen = differ.nonzero()[:, 0][:n_trials]
-    memories = [
+    own, donor = (
         memory.after(token_ids)[which[chosen], column[chosen]] for token_ids, column in zip(rows, columns, strict=True)
-    ]
-    return Trials(*memories, next_ids[chosen], labels[0][chosen], labels[1][chosen], kinds[chosen, 0])
+    )
+    own_labels, donor_labels = (answers[chosen] for answers in labels)
+    return Trials(own, donor, next_ids[chosen], own_labels, donor_labels, about=about[chosen])
 
 
 FORMS: dict[str, Form] = {

@@ -149,4 +149,6 @@ def examine(
             tested.append(TestedMemory(name, one.equation, one.summary, one.claims(bench)))
         except NotApplicable as error:
             senseless[name] = str(error)
+    if not tested:
+        raise NotApplicable("; ".join(f"{name}: {why}" for name, why in senseless.items()) or "no hypothesis is given")
     return MemoryMechanisms(task.name, len(bench.trials), share_interval(whole), tuple(tested), senseless)

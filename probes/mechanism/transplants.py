@@ -48,8 +48,7 @@ class Transplant(Result):
         """After the transplant, whether the answer is as predicted; None before, and where nothing is scored."""
         pairs = enumerate(zip(self.predicted, self.transplanted, strict=True))
         return tuple(
-            None if at <= self.column or predicted is None else predicted == answer
-            for at, (predicted, answer) in pairs
+            None if at <= self.column or predicted is None else predicted == answer for at, (predicted, answer) in pairs
         )
 
     @property
@@ -198,8 +197,8 @@ def _part_transplant(memory: Remembers, trials: Trials, part: Part) -> PartTrans
         forced = "memories differ in no other part"
     elif float((space.distance(without, trials.donor) / apart).median()) < FORCED:
         forced = "memories do not differ in it"
-    scores = (share_interval(_follows(memory, trials, edit)) for edit in (alone, without))
-    return PartTransplant(part, *scores, forced)
+    by_alone, by_others = (share_interval(_follows(memory, trials, edit)) for edit in (alone, without))
+    return PartTransplant(part, by_alone, by_others, forced)
 
 
 def _follows(memory: Remembers, trials: Trials, edit: Vectors) -> Tensor:

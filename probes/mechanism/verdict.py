@@ -6,7 +6,7 @@ accuracy* is how often the counter answers as predicted, over pairs where that i
 of a variable is sought on some pairs and scored on others; its nulls are the same displacement turned in random
 directions, and an untrained counter whose places were sought as well. A hypothesis is as good as its worst claim.
 
-Recurrent counters have one claim to test, that the state is the count: see `probes.mechanism.transplants`.
+What recurrent counters remember is tested in `probes.mechanism.memory_verdict`.
 """
 
 from collections.abc import Mapping, Sequence
