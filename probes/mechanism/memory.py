@@ -8,7 +8,7 @@ from it. Claims are about transplants of less than everything.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -39,6 +39,7 @@ class Part:
         return f"{self.name} of layer {self.layer}"
 
 
+@runtime_checkable
 class Remembers(Protocol):
     """What is needed of a counter to transplant what it remembers; tests plant their own."""
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from probes.mechanism.memory import Answers, Remembers, Vectors
 from probes.mechanism.memory_trials import Trials
-from probes.stats import Interval, share_interval
+from probes.stats import Interval, wilson
 
 DRAWS = 19  # of each null: a score above all of them has p = 0.05
 FIRST_DRAWS = 5  # of which two that score no less are enough to stop: no more draws could make p small
@@ -71,13 +71,21 @@ class MemoryClaim:
     @property
     def sentence(self) -> str:
         """The numbers in words."""
-        what = f"{self.variable} ({self.place})"
         if self.forced:
-            return f"{what} is not testable: {self.forced}"
-        does = "changes no answer in" if self.ignored else "moves answers as claimed in"
+            return f"{self.variable} is not testable: {self.forced}"
         value, low, high = (round(100 * share) for share in (self.margin.value, self.margin.low, self.margin.high))
-        null = f"{self.best_null.name} {self.best_null.mean:.0%}"
-        return f"{what} {does} {self.score.value:.0%}, {value:+d} points [{low}, {high}] to the best null ({null})"
+        comes_out = (
+            f"{self.variable} {'leaves' if self.ignored else 'moves'} {self.score.value:.0%} of answers as claimed"
+        )
+        null = f"{self.best_null.name}, {self.best_null.mean:.0%}"
+        return f"{comes_out}, {value:+d} points [{low}, {high}] over the best null ({null})"
+
+
+def mean_score(scores: Float[Tensor, "row"]) -> Interval:
+    """The mean of scores between 0 and 1, with Wilson's interval of a share of as many trials."""
+    mean, number = float(scores.mean()), np.array([float(len(scores))])
+    low, high = wilson(mean * number, number)
+    return Interval(mean, float(low[0]), float(high[0]))
 
 
 def difference(score: Interval, null: Interval) -> Interval:
@@ -117,13 +125,13 @@ class Judge:
         forced: str = "",
     ) -> MemoryClaim:
         """A claim with its nulls, whose edits are made as they are needed; where it is not testable, with none."""
-        score = share_interval(self._scores([edit])[0])
+        score = mean_score(self._scores([edit])[0])
         if forced:
             return MemoryClaim(variable, ignored, place, score, (), Interval(0.0, -1.0, 1.0), forced)
         against = {name: self._null_scores(iter(edits), score.value) for name, edits in nulls.items()}
         judged = tuple(_null(name, each, score.value) for name, each in against.items())
         best = max(judged, key=lambda null: null.mean)
-        margin = difference(score, share_interval(against[best.name].mean(0)))
+        margin = difference(score, mean_score(against[best.name].mean(0)))
         return MemoryClaim(variable, ignored, place, score, judged, margin)
 
     def _scores(self, edits: Sequence[Vectors]) -> EditScores:

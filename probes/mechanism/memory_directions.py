@@ -96,7 +96,7 @@ def strength(effect: Float[Tensor, "level q"]) -> float:
     return float(torch.linalg.svdvals(effect)[0])
 
 
-def split_step(step: Coordinates, basis: Basis, others: Basis) -> Coordinates:
+def split_step(step: Coordinates, basis: Basis, others: Float[Tensor, "q n_others"]) -> Coordinates:
     """The share of a step that belongs to one set of directions, when it is split between two.
 
     They need not be at right angles: of two that are nearly parallel, each takes only what the other cannot.

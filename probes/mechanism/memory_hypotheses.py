@@ -49,7 +49,7 @@ def _ring(rank: int | None) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
         ring, drift = main_directions(bench.effects["ring"], rank or most), bench.clear_directions("drift", most)
         step = space.step(trials.own, trials.donor)
 
-        def swap(basis: Basis, beside: Basis = drift) -> Vectors:
+        def swap(basis: Basis, beside: Tensor = drift) -> Vectors:
             return space.moved(trials.own, split_step(step, basis, beside))
 
         nulls: dict[str, Iterable[Vectors]] = {

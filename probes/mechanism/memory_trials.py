@@ -105,7 +105,9 @@ def _modular_trials(task: Task, memory: Remembers, n_trials: int, generator: tor
     return equal_token_trials(task, vectors, own, donor)
 
 
-def equal_token_trials(task: Task, vectors: Vectors, own: Int[Tensor, "row"], donor: Int[Tensor, "row"]) -> Trials:
+def equal_token_trials(
+    task: Task, vectors: Float[Tensor, "count d"], own: Int[Tensor, "row"], donor: Int[Tensor, "row"]
+) -> Trials:
     """Trials with these of the memories of 1, 2, ... equal tokens."""
     return Trials(
         own=vectors[own],

@@ -13,11 +13,11 @@ import pandas as pd
 from models.counter import Counter
 from probes.mechanism.memory import CounterMemory, Remembers
 from probes.mechanism.memory_bench import Bench
-from probes.mechanism.memory_claims import MemoryClaim, edit_scores
+from probes.mechanism.memory_claims import MemoryClaim, edit_scores, mean_score
 from probes.mechanism.memory_hypotheses import HYPOTHESES, MemoryHypothesis
 from probes.mechanism.memory_trials import FORMS
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
-from probes.stats import Interval, share_interval
+from probes.stats import Interval
 from training.tasks import Task
 
 N_TRIALS = 40
@@ -73,17 +73,20 @@ class MemoryMechanisms(Result):
     def verdict(self) -> Verdict:
         nearest = max(self.hypotheses, key=lambda tested: (tested.testable, tested.margin.value))
         if self.supported:
-            said = "Above every null are " + ". ".join(tested.sentence for tested in self.supported)
+            said = "Above every null: " + " ".join(f"{one.sentence}." for one in self.supported)
         elif nearest.testable:
-            said = f"No stated algorithm is above every null. The nearest is {nearest.sentence}"
+            said = f"No stated algorithm is above every null. The nearest is {nearest.sentence}."
         else:
-            said = "No stated algorithm can be tested"
-        forced = [tested.name for tested in self.hypotheses if not tested.testable]
-        refuted = [one.name for one in self.hypotheses if one.testable and not one.supported and one is not nearest]
+            said = "No stated algorithm can be tested."
+        kept = [*self.supported, nearest]
+        refuted = [one.name for one in self.hypotheses if one.testable and one not in kept]
         also = f" Not above: {', '.join(refuted)}." if refuted else ""
+        forced = [one.name for one in self.hypotheses if not one.testable]
         untested = f" Not testable: {', '.join(forced)}." if forced else ""
-        would = "a null as often right" if self.supported else "a claim that is right more often than all of its nulls"
-        return Verdict(f"{said}.{also}{untested}", would)
+        would = (
+            "a null that is right as often" if self.supported else "a claim that is right more often than every null"
+        )
+        return Verdict(f"{said}{also}{untested}", would)
 
     def to_frame(self) -> pd.DataFrame:
         """One line per claim and null."""
@@ -151,4 +154,4 @@ def examine(
             senseless[name] = str(error)
     if not tested:
         raise NotApplicable("; ".join(f"{name}: {why}" for name, why in senseless.items()) or "no hypothesis is given")
-    return MemoryMechanisms(task.name, len(bench.trials), share_interval(whole), tuple(tested), senseless)
+    return MemoryMechanisms(task.name, len(bench.trials), mean_score(whole), tuple(tested), senseless)

@@ -20,11 +20,11 @@ from models.errors import CountLensError
 from models.recurrent import Recurrent
 from probes.inputs.counterfactual_rows import counted_rows
 from probes.mechanism.memory import CounterMemory, Part, Remembers, Vectors
-from probes.mechanism.memory_claims import FORCED, difference, edit_scores
+from probes.mechanism.memory_claims import FORCED, difference, edit_scores, mean_score
 from probes.mechanism.memory_directions import MemorySpace
 from probes.mechanism.memory_trials import FORMS, Trials
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
-from probes.stats import Interval, share_interval
+from probes.stats import Interval
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
 
@@ -181,7 +181,7 @@ def memory_parts(counter: Counter, trials: int = N_TRIALS, seed: int = 0) -> Mem
     if task.form not in FORMS:
         raise NotApplicable(f"transplants are tested on {' and '.join(FORMS)} counting, not on {task.name}")
     drawn = FORMS[task.form].trials(task, memory, trials, torch.Generator().manual_seed(seed))
-    whole = share_interval(_follows(memory, drawn, drawn.donor))
+    whole = mean_score(_follows(memory, drawn, drawn.donor))
     parts = tuple(_part_transplant(memory, drawn, part) for part in memory.parts)
     return MemoryParts(task.name, len(drawn), whole, parts)
 
@@ -197,7 +197,7 @@ def _part_transplant(memory: Remembers, trials: Trials, part: Part) -> PartTrans
         forced = "memories differ in no other part"
     elif float((space.distance(without, trials.donor) / apart).median()) < FORCED:
         forced = "memories do not differ in it"
-    by_alone, by_others = (share_interval(_follows(memory, trials, edit)) for edit in (alone, without))
+    by_alone, by_others = (mean_score(_follows(memory, trials, edit)) for edit in (alone, without))
     return PartTransplant(part, by_alone, by_others, forced)
 
 
