@@ -21,7 +21,7 @@ from training.evaluate import evaluating
 
 Vectors = Float[Tensor, "row d"]
 Answers = Int[Tensor, "row later"]
-ROWS_AT_ONCE = 512  # some memories are large
+ROWS_AT_ONCE = 128  # some memories are large
 
 
 @dataclass(frozen=True)
