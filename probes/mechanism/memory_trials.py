@@ -161,6 +161,31 @@ def _selective_trials(task: Task, memory: Remembers, n_trials: int, generator: t
     return Trials(own, donor, next_ids[chosen], own_labels, donor_labels, about=about[chosen])
 
 
+def spliced_trials(task: Task, memory: Remembers, n_trials: int, generator: torch.Generator) -> Trials:
+    """For any task: two rows up to some token, then the last tokens of a third; only where right answers differ."""
+    number, last = 4 * n_trials, task.train_length + task.prefix - LATER
+    if last <= task.prefix + 1:
+        raise NotApplicable(f"training rows of {task.train_length} tokens are too short to exchange a memory in them")
+    own, donor, third = (counted_rows(task, task.train_length, number, generator) for _ in range(3))
+    columns = torch.randint(task.prefix, last, (2, number), generator=generator).tolist()
+    next_ids, labels = third[:, -LATER:], []
+    for rows, ends in zip((own, donor), columns, strict=True):
+        spliced = [torch.cat([row[: end + 1], later]) for row, end, later in zip(rows, ends, next_ids, strict=True)]
+        labels.append(torch.stack([task.label(row[None])[0, -LATER:] for row in spliced]))
+    scored = (labels[0] != NOT_SCORED) & (labels[1] != NOT_SCORED)
+    own_labels, donor_labels = (answers.where(scored, NOT_SCORED) for answers in labels)
+    chosen = (own_labels != donor_labels).any(1).nonzero()[:, 0][:n_trials]
+    if not len(chosen):
+        raise NotApplicable(f"rows of {task.name} have the same answers whatever was before: nothing could be seen")
+    vectors = (
+        memory.after(rows[chosen])[torch.arange(len(chosen)), torch.tensor(ends)[chosen]]
+        for rows, ends in zip((own, donor), columns, strict=True)
+    )
+    of_own, of_donor = vectors
+    about = torch.zeros_like(chosen)
+    return Trials(of_own, of_donor, next_ids[chosen], own_labels[chosen], donor_labels[chosen], about)
+
+
 FORMS: dict[str, Form] = {
     "modular": Form(_modular_sample, _modular_trials),
     "selective": Form(_selective_sample, _selective_trials),

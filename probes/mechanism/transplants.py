@@ -22,7 +22,7 @@ from probes.inputs.counterfactual_rows import counted_rows
 from probes.mechanism.memory import CounterMemory, Part, Remembers, Vectors
 from probes.mechanism.memory_claims import FORCED, difference, edit_scores, mean_score
 from probes.mechanism.memory_directions import MemorySpace
-from probes.mechanism.memory_trials import FORMS, Trials
+from probes.mechanism.memory_trials import FORMS, Trials, spliced_trials
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 from training.evaluate import evaluating
@@ -178,9 +178,8 @@ def memory_parts(counter: Counter, trials: int = N_TRIALS, seed: int = 0) -> Mem
     """Which part of a recurrent counter's memory later answers follow, over pairs of memories with other counts."""
     memory = CounterMemory(counter)
     task, _ = task_of_counter(counter)
-    if task.form not in FORMS:
-        raise NotApplicable(f"transplants are tested on {' and '.join(FORMS)} counting, not on {task.name}")
-    drawn = FORMS[task.form].trials(task, memory, trials, torch.Generator().manual_seed(seed))
+    draw = FORMS[task.form].trials if task.form in FORMS else spliced_trials
+    drawn = draw(task, memory, trials, torch.Generator().manual_seed(seed))
     whole = mean_score(_follows(memory, drawn, drawn.donor))
     parts = tuple(_part_transplant(memory, drawn, part) for part in memory.parts)
     return MemoryParts(task.name, len(drawn), whole, parts)

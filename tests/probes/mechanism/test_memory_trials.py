@@ -4,7 +4,7 @@ import pytest
 import torch
 from planted_memory import KindCounts, RandomTable
 
-from probes.mechanism.memory_trials import FORMS, LATER, Trials, counted_memories, labels_after
+from probes.mechanism.memory_trials import FORMS, LATER, Trials, counted_memories, labels_after, spliced_trials
 from probes.result import NotApplicable
 from training.tasks import NOT_SCORED, make_task
 
@@ -51,6 +51,24 @@ def test_selective_trials_read_two_kinds_in_turns_and_know_their_answers() -> No
     assert not bool((trials.own_labels == NOT_SCORED).any() or (trials.donor_labels == NOT_SCORED).any())
     assert torch.equal(trials.next_ids[:, 0], torch.tensor(task.vocab.encode(task.kinds))[trials.about])
     assert bool((trials.next_ids[:, 0] != trials.next_ids[:, 1]).all())
+
+
+def test_any_task_has_spliced_trials_with_their_right_answers() -> None:
+    task = make_task("shifted_start")
+    seen: list[torch.Tensor] = []
+
+    class Recorder(KindCounts):
+        def after(self, token_ids: torch.Tensor) -> torch.Tensor:
+            seen.append(token_ids)
+            return token_ids[:, :, None].expand(-1, -1, 40).float()
+
+    trials = spliced_trials(task, Recorder(task), 12, torch.Generator().manual_seed(0))
+    assert bool((trials.own_labels != trials.donor_labels).any(1).all())
+    own = seen[0]
+    for row, labels, later in zip(own, trials.own_labels, trials.next_ids, strict=True):
+        known = labels[labels != NOT_SCORED]
+        ends = [task.label(torch.cat([row[: end + 1], later])[None])[0, -LATER:] for end in range(len(row) - LATER)]
+        assert any(torch.equal(right[labels != NOT_SCORED], known) for right in ends)
 
 
 @pytest.mark.parametrize("train_length", [12, 16])
