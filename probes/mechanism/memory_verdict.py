@@ -62,7 +62,7 @@ class MemoryMechanisms(Result):
     trials: int
     whole: Interval  # answers that go on from a whole memory: forced, the ceiling of every claim
     hypotheses: tuple[TestedMemory, ...]
-    not_applicable: Mapping[str, str]  # hypotheses that make no sense for this counter, and why
+    skipped: Mapping[str, str]  # hypotheses that make no sense for this counter, and why
 
     @property
     def supported(self) -> list[TestedMemory]:

@@ -82,7 +82,7 @@ def test_memories_that_differ_in_nothing_else_are_not_testable() -> None:
     assert ring.claims[0].score.value == 1
     assert not ring.testable
     assert "all of the donor's memory" in ring.claims[0].forced
-    assert "not drift" in result.not_applicable["drift"]
+    assert "not drift" in result.skipped["drift"]
     assert not names(result)
     assert "ring" in result.verdict.sentence.split("Not testable:")[1]
 
