@@ -39,6 +39,7 @@ from models.recurrent import (
     Carry,
     HookedRMSNorm,
     Inputs,
+    Memory,
     Mixer,
     Recurrent,
     RecurrentBlock,
@@ -132,6 +133,13 @@ class MambaMixer(Mixer):
         inputs = self._discretise(selection, _skip)
         state = self.transition(state, *(tensor[:, 0] for tensor in inputs))
         return self.readout(state[:, None], *inputs)[:, 0], (state, window)
+
+    def memory(self, carry: Carry) -> Memory:
+        state, window = carry
+        return {"state": state, "window": window}
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        return memory["state"], memory["window"]
 
     def _select(self, x: Stream, window: Window, hook: Hook) -> tuple[Selection, Window]:
         """What the recurrence needs at each position, and the convolution's window for the next position."""

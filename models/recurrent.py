@@ -1,7 +1,8 @@
 """What the recurrent families share: blocks around a mixer whose state can be read, edited and carried on.
 
-A *mixer* moves information along positions. Its `state` after a position is all that later positions can know
-of earlier ones (Mamba and RWKV-6 also look a few inputs back; that window is in the *carry*, not in the state).
+A *mixer* moves information along positions. Its `state` after a position is what later positions know of earlier
+ones. Mamba and RWKV-6 also look a few inputs back: that window is in the *carry* of a stream, not in the state. A
+block's `memory` names every part of a carry that comes from the row, so that it can be read, edited and put back.
 If no hook is set in a mixer, it computes the whole row at once, in its fastest form. If one is, it computes inputs,
 then states position by position, then outputs. Both give the same numbers.
 
@@ -27,6 +28,7 @@ StreamStep = Float[Tensor, "batch d_model"]
 AnyStream = Float[Tensor, "*batch d_model"]  # whole rows or one position of them
 Inputs = tuple[Tensor, ...]  # what the transition and the readout need at each position, [batch, pos, ...] each
 Carry = tuple[Tensor, ...]  # what one step of a stream passes to the next
+Memory = dict[str, Tensor]  # the parts of a carry that come from the row, by name, [batch, ...] each
 
 
 class Mixer(nn.Module):
@@ -83,6 +85,13 @@ class Mixer(nn.Module):
         trajectory = self.hook_state(self.apply_gate_hooks(torch.stack(states, 1), *inputs))
         return self.readout(trajectory, *inputs, *constants)
 
+    def transition_matrices(self) -> Float[Tensor, "channel size size"] | None:
+        """What a position does to the state before it, where that is one linear map whatever the input; else None.
+
+        The state of a row, flattened, is one such vector after the other.
+        """
+        return None
+
     def init_weights(self, generator: torch.Generator) -> None:
         """Sets the mixer's parameters from the generator."""
         raise TypeError(f"{type(self).__name__} does not define init_weights")
@@ -96,6 +105,14 @@ class Mixer(nn.Module):
         inputs, constants = self.inputs(x[:, None]), carry[1:]
         state = self.transition(carry[0], *(tensor[:, 0] for tensor in inputs), *constants)
         return self.readout(state[:, None], *inputs, *constants)[:, 0], (state, *constants)
+
+    def memory(self, carry: Carry) -> Memory:
+        """All that later positions can know of earlier ones; a mixer that carries more than a state overrides both."""
+        return {"state": carry[0]}
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        """The same carry with another memory."""
+        return (memory["state"], *carry[1:])
 
 
 class HookedLayerNorm(nn.LayerNorm):
@@ -176,6 +193,14 @@ class RecurrentBlock(nn.Module):
 
         return self.run(resid, step_mixer), next_carry[0]
 
+    def memory(self, carry: Carry) -> Memory:
+        """All that later positions of this block can know of earlier ones."""
+        return self.mixer.memory(carry)
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        """The same carry with another memory."""
+        return self.mixer.with_memory(carry, memory)
+
 
 class RecurrentEmbed(nn.Module):
     def __init__(self, cfg: RecurrentConfig) -> None:
@@ -253,6 +278,15 @@ class Recurrent(Counter):
             next_carry.append(new)
         norm = getattr(self.ln_final, "fused", self.ln_final)  # no hook fires in a stream
         return self.unembed(norm(resid)), next_carry
+
+    def memory(self, carry: list[Carry]) -> list[Memory]:
+        """All that later tokens can know of earlier ones, by layer."""
+        return [block.memory(own) for block, own in zip(self.blocks, carry, strict=True)]  # type: ignore[operator]
+
+    def with_memory(self, carry: list[Carry], memory: list[Memory]) -> list[Carry]:
+        """What `step` takes to go on from this memory. The carry may be of any rows: only its constants are kept."""
+        layers = zip(self.blocks, carry, memory, strict=True)
+        return [block.with_memory(own, new) for block, own, new in layers]  # type: ignore[operator]
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Draws the embedding from N(0, embed_std), then the head, then the weights of each block."""

@@ -39,6 +39,7 @@ from models.recurrent import (
     Carry,
     HookedLayerNorm,
     Inputs,
+    Memory,
     Mixer,
     Recurrent,
     RecurrentBlock,
@@ -145,6 +146,13 @@ class TimeMix(Mixer):
         state = self.transition(before, *(tensor[:, 0] for tensor in inputs))
         return self.readout(state[:, None], *inputs)[:, 0], (state, x)
 
+    def memory(self, carry: Carry) -> Memory:
+        state, previous = carry
+        return {"state": state[:, 1], "time_shift": previous}  # what was read at this position is not needed again
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        return torch.stack([memory["state"], memory["state"]], 1), memory["time_shift"]
+
     def init_weights(self, generator: torch.Generator) -> None:
         depth, height = _depth(self.cfg, self.layer)
         channel = torch.arange(self.cfg.d_model) / max(1, self.cfg.d_model - 1)
@@ -245,6 +253,12 @@ class RWKV6Block(RecurrentBlock):
         resid = self._drop(resid + y)
         x = self.ln2(resid)
         return self._drop(resid + self.mlp(x, carry[-1])), (*mixer_carry, x)
+
+    def memory(self, carry: Carry) -> Memory:
+        return self.mixer.memory(carry[:-1]) | {"channel_shift": carry[-1]}
+
+    def with_memory(self, carry: Carry, memory: Memory) -> Carry:
+        return *self.mixer.with_memory(carry[:-1], memory), memory["channel_shift"]
 
     def init_weights(self, generator: torch.Generator) -> None:
         super().init_weights(generator)

@@ -114,6 +114,14 @@ class S4Mixer(Mixer):
         moved = advance(Transition(decay, left, right, into), torch.view_as_complex(state.contiguous()))
         return torch.view_as_real(moved + into * x[..., None])
 
+    def transition_matrices(self) -> Float[Tensor, "d_model d_state d_state"]:
+        """Abar of every channel, for real and imaginary parts, in float64."""
+        n_pairs = self.cfg.d_state // 2
+        parts = torch.eye(self.cfg.d_state, dtype=torch.float64, device=self.D.device).view(-1, 1, n_pairs, 2)
+        states = torch.view_as_complex(parts.expand(-1, self.cfg.d_model, -1, -1).contiguous())
+        moved = torch.view_as_real(advance(discretise(self._build_space()), states))
+        return moved.permute(1, 2, 3, 0).flatten(1, 2)
+
     def readout(self, states: Float[Tensor, "batch pos d_model pair 2"], *inputs: Tensor) -> Stream:
         x, readout = inputs[0], inputs[-1]
         real_row = 2 * torch.view_as_real(readout.conj_physical())

@@ -10,7 +10,8 @@ import numpy as np
 
 from probes.ablation.bos_ablation import BosAblation
 from probes.mechanism.anchors import Anchors
-from probes.mechanism.transplants import StateIsCount
+from probes.mechanism.memory_verdict import MemoryMechanisms
+from probes.mechanism.transplants import MemoryParts
 from probes.mechanism.verdict import Mechanisms
 from probes.over_training.dynamics import REFERENCE, Dynamics
 from probes.patching.pairs import PairPatching
@@ -86,9 +87,19 @@ def _mechanism(result: Mechanisms) -> Headline:
     return Headline.of(label, "worst claim of the best algorithm (share of swaps)", best.score, SHARE)
 
 
-def _state(result: StateIsCount) -> Headline:
-    label = f"the state is {'' if result.holds else 'not '}the count"
-    return Headline.of(label, "answers that go on from a transplanted state (share)", result.whole, SHARE)
+def _memory(result: MemoryMechanisms) -> Headline:
+    best = max(result.hypotheses, key=lambda tested: (tested.supported, tested.testable, tested.margin.value))
+    label = best.name if best.supported else "none"
+    return Headline.of(label, "margin of the worst claim of the best algorithm over its best null (share)", best.margin)
+
+
+def _memory_parts(result: MemoryParts) -> Headline:
+    measure = "answers that follow this part alone, minus all but it (share)"
+    testable = [part for part in result.parts if not part.forced]
+    if len(result.parts) == 1 or not testable:
+        return Headline("not testable", measure)
+    best = max(testable, key=lambda part: part.margin.value)
+    return Headline.of(best.part.label, measure, best.margin)
 
 
 def _anchors(result: Anchors) -> Headline:
@@ -99,11 +110,11 @@ def _anchors(result: Anchors) -> Headline:
 
 
 def _dynamics(result: Dynamics) -> Headline:
-    half = result.half_rises.get(REFERENCE)
-    measure = "step at which OOD accuracy is halfway up"
-    if half is None:
-        return Headline("OOD accuracy does not rise", measure)
-    return Headline("OOD accuracy rises", measure, half.step, half.low, half.high)
+    rise = result.rises[REFERENCE]
+    measure = "step at which OOD accuracy has risen"
+    if not rise.sure:
+        return Headline("OOD accuracy does not surely rise", measure)
+    return Headline("OOD accuracy rises", measure, rise.end)
 
 
 HEADLINES: dict[type[Result], Callable[[Any], Headline]] = {
@@ -115,7 +126,8 @@ HEADLINES: dict[type[Result], Callable[[Any], Headline]] = {
     LogitLens: _logit_lens,
     PairPatching: _patching,
     Mechanisms: _mechanism,
-    StateIsCount: _state,
+    MemoryMechanisms: _memory,
+    MemoryParts: _memory_parts,
     Anchors: _anchors,
     Dynamics: _dynamics,
 }

@@ -15,8 +15,9 @@ from probes.ablation.mask_as_finder import mask_as_finder
 from probes.ablation.period_shift import period_shift
 from probes.ablation.position_free import position_free
 from probes.mechanism.anchors import anchor_probe
+from probes.mechanism.memory_verdict import memory_mechanisms
 from probes.mechanism.start_distance import start_distance
-from probes.mechanism.transplants import state_is_count
+from probes.mechanism.transplants import memory_parts
 from probes.mechanism.verdict import mechanisms
 from probes.over_training.dynamics import dynamics
 from probes.over_training.order import order_of_seeds
@@ -67,8 +68,8 @@ class Probe:
 
 
 def _mechanism(subject: Subject, seed: int) -> Result:
-    """Which stated algorithm a counter follows: what attention does, or whether the state is the count."""
-    test = state_is_count if isinstance(subject.counter, Recurrent) else mechanisms
+    """Which stated algorithm a counter follows: what attention does, or what the memory holds."""
+    test = memory_mechanisms if isinstance(subject.counter, Recurrent) else mechanisms
     return test(subject.counter, seed=seed)
 
 
@@ -121,6 +122,12 @@ PROBES: dict[str, Probe] = {
         "Which stated algorithm predicts what it answers when one variable of it is swapped between two rows?",
         "Modular counters subtract the first token's PID from their own, modulo 10; selective ones take (k/n) / (1/n).",
         _mechanism,
+    ),
+    "transplants": Probe(
+        "Transplants of the memory",
+        "Which part of what a recurrent counter remembers do later answers follow, when it comes from another row?",
+        "The paper has no such analysis.",
+        lambda subject, seed: memory_parts(subject.counter, seed=seed),
     ),
     "anchor": Probe(
         "Anchor, by moved position ids",

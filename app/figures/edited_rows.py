@@ -1,4 +1,4 @@
-"""Answers before and after an edit, token by token: a patched activation, a transplanted state."""
+"""Answers before and after an edit, token by token: a patched activation, a transplanted memory."""
 
 import plotly.graph_objects as go
 
@@ -25,7 +25,7 @@ def patched_row_figure(result: PatchedRow) -> go.Figure:
 
 
 def transplanted_row_figure(result: Transplant) -> go.Figure:
-    """The tokens around a transplant: answers without it, with it, and what they are if the state is the count."""
+    """The tokens around a transplant: answers without it, with it, and what they are if the memory is the count."""
     start = max(0, min(result.column - BEFORE, len(result.tokens) - ACROSS))
     columns = range(start, min(start + ACROSS, len(result.tokens)))
     lanes = [
@@ -35,5 +35,5 @@ def transplanted_row_figure(result: Transplant) -> go.Figure:
         Lane("goes on", result.predicted),
         Lane("transplanted", result.transplanted, result.predicted),
     ]
-    alt = f"Tokens {columns[0] + 1} to {columns[-1] + 1} with answers before and after a transplant of the state. "
+    alt = f"Tokens {columns[0] + 1} to {columns[-1] + 1} with answers before and after a transplant of the memory. "
     return strip_figure(lanes, alt + result.verdict.sentence, columns, result.column)

@@ -5,11 +5,8 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress, error_bars
-from models.families import OTHER_COLOUR
 from probes.mechanism.examination import Claim
-from probes.mechanism.interchange import HOLDS
 from probes.mechanism.swap_pairs import BEYOND
-from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms, Tested
 from probes.stats import Interval
 
@@ -73,20 +70,6 @@ def places_figure(result: Mechanisms) -> go.Figure:
     best = frame.loc[frame["accuracy"].idxmax()]
     alt = f"Share of swaps that come out, by variable and place; most at {best['place']} for {best['claim']}."
     return dress(figure, alt, height=max(320, 18 * len(table) + 160), margin={"l": 10, "r": 10, "t": 30, "b": 10})
-
-
-def transplant_figure(result: StateIsCount) -> go.Figure:
-    """How often answers after a transplant go on from the transplanted count, by what of the state was replaced."""
-    number, size = result.n_directions
-    bars = [
-        ("whole state", result.whole, HELD),
-        (f"{number} directions of {size}", result.directions, HELD),
-        (f"{number} random directions", result.placebo, FAILED),
-        ("whole state, untrained", result.untrained, FAILED),
-        (f"all but the {number}: own count stays", result.rest, OTHER_COLOUR),
-    ]
-    alt = f"After a transplant of the whole state {result.whole.value:.0%} of answers go on from its count."
-    return _shares(bars, {}, alt, HOLDS)
 
 
 def _claim_label(tested: Tested, claim: Claim) -> str:

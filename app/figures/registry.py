@@ -12,7 +12,8 @@ from app.figures.bos import ablation_bars, changed_positions, head_maps
 from app.figures.dynamics import dynamics_figure, order_figure
 from app.figures.first_token import first_token_figure
 from app.figures.logit_lens import attribution_figure, lens_figure
-from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
+from app.figures.mechanisms import claims_figure, places_figure
+from app.figures.memory import memory_claims_figure, memory_parts_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.outcomes import outcomes_figure
 from app.figures.over_seeds import over_seeds_figure
@@ -22,8 +23,9 @@ from probes.ablation.mask_as_finder import MaskAsFinder
 from probes.ablation.period_shift import PeriodShift
 from probes.ablation.position_free import PositionFree
 from probes.mechanism.anchors import Anchors
+from probes.mechanism.memory_verdict import MemoryMechanisms
 from probes.mechanism.start_distance import StartDistance
-from probes.mechanism.transplants import StateIsCount
+from probes.mechanism.transplants import MemoryParts
 from probes.mechanism.verdict import Mechanisms
 from probes.over_seeds import OverSeeds
 from probes.over_training.dynamics import Dynamics
@@ -100,11 +102,12 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
         "How often each anchor predicts the answers to moved PIDs": anchors_figure(result),
         "Which tokens the answers follow": moves_figure(result),
     },
-    StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
     PeriodShift: _period_shift,
     PositionFree: lambda result: {"Accuracy without positions in the scores": outcomes_figure(result)},
     MaskAsFinder: lambda result: {"Answers that turn round with the mask": outcomes_figure(result)},
     StartDistance: lambda result: {"Answers that each way to count predicts": outcomes_figure(result)},
+    MemoryMechanisms: lambda result: {"How often each claim about the memory comes out": memory_claims_figure(result)},
+    MemoryParts: lambda result: {"Answers that go on from the donor's count": memory_parts_figure(result)},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
     OverSeeds: lambda result: {"Seed by seed": over_seeds_figure(result)},
     OrderOverRuns: lambda result: {"What rises before and after OOD accuracy, over runs": order_figure(result)},

@@ -11,7 +11,7 @@ good as its worst claim.
 Swaps of whole rows show that a row's beginning is subtracted, not from which token it is read. So `first_position`,
 `later_position` and `vote_position` refine `beginning`, and are told apart by moving the PIDs of single tokens.
 
-Recurrent counters have one claim to test, that the state is the count: see `probes.mechanism.transplants`.
+What recurrent counters remember is tested in `probes.mechanism.memory_verdict`.
 """
 
 from collections.abc import Collection, Mapping

@@ -22,7 +22,8 @@ from models.export import to_transformer_lens
 from models.find import find_checkpoint
 from probes.ablation.chosen_edits import chosen_edits
 from probes.mechanism.alignment_search import alignment_search
-from probes.mechanism.transplants import state_is_count, transplant
+from probes.mechanism.memory_verdict import memory_mechanisms
+from probes.mechanism.transplants import memory_parts, transplant
 from probes.mechanism.verdict import mechanisms
 from probes.patching.pairs import known_sites, pair_patch
 from probes.patching.patched_row import patched_row
@@ -134,9 +135,15 @@ def test_states_are_transplanted(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mod10/rnn-1L", "selective/mamba-1L"])
-def test_transplanted_states_are_tested_as_counts(name: str) -> None:
-    check(name, lambda counter: state_is_count(counter, pairs=16))
+@pytest.mark.parametrize("name", ["mod10/rnn-1L", "mod10/s4-1L", "selective/mamba-1L"])
+def test_claims_about_the_memory_are_tested(name: str) -> None:
+    check(name, lambda counter: memory_mechanisms(counter, trials=8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mod10/rnn-2L", "selective/rwkv6-1L"])
+def test_parts_of_the_memory_are_transplanted(name: str) -> None:
+    check(name, lambda counter: memory_parts(counter, trials=16))
 
 
 @pytest.mark.slow

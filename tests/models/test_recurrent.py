@@ -7,7 +7,7 @@ import torch
 
 from models import FAMILIES, CountLensError, build_counter, hook_name, load_counter, save_counter
 from models.config import RecurrentConfig
-from models.recurrent import Recurrent
+from models.recurrent import Carry, Recurrent
 
 RECURRENT = [name for name, family in FAMILIES.items() if issubclass(family.config, RecurrentConfig)]
 SETTINGS = {"d_model": 64, "n_layers": 2, "embed_std": 1.0}
@@ -69,6 +69,51 @@ def test_streaming_equals_parallel(family: str) -> None:
         logits, carry = counter.step(token, carry)
         streamed.append(logits)
     torch.testing.assert_close(torch.stack(streamed, 1), counter(token_ids, position_ids), atol=1e-9, rtol=0)
+
+
+def carries(counter: Recurrent, token_ids: torch.Tensor) -> list[Carry]:
+    """What a stream hands on after these tokens."""
+    carry = None
+    for token in token_ids.unbind(1):
+        _, carry = counter.step(token, carry)
+    return carry
+
+
+def logits_from(counter: Recurrent, carry: list[Carry], token_ids: torch.Tensor) -> torch.Tensor:
+    streamed = []
+    for token in token_ids.unbind(1):
+        logits, carry = counter.step(token, carry)
+        streamed.append(logits)
+    return torch.stack(streamed, 1)
+
+
+@pytest.mark.parametrize("family", RECURRENT)
+def test_the_memory_is_all_that_goes_on_and_every_part_of_it_is_needed(family: str) -> None:
+    """The oracle is the parallel form on a row that was never streamed: another row's beginning, then these tokens."""
+    counter = lively(family)
+    token_ids, _ = tokens()
+    other = token_ids.flip(0).roll(5, 1)
+    grafted = torch.cat([other[:, :9], token_ids[:, 14:]], 1)
+    expected = counter(grafted, torch.zeros_like(grafted))[:, 9:]
+    own, foreign = carries(counter, token_ids[:, :14]), counter.memory(carries(counter, other[:, :9]))
+    moved = logits_from(counter, counter.with_memory(own, foreign), token_ids[:, 14:])
+    torch.testing.assert_close(moved, expected, atol=1e-9, rtol=0)
+    for layer, parts in enumerate(counter.memory(own)):
+        for name, part in parts.items():
+            without = [dict(memory) for memory in foreign]
+            without[layer][name] = part
+            wrong = logits_from(counter, counter.with_memory(own, without), token_ids[:, 14:])
+            assert (wrong - expected).abs().max() > 1e-4, f"layer {layer}: {name} makes no difference"
+
+
+BESIDE_THE_STATE = {"mamba": ["window"], "rwkv6": ["time_shift", "channel_shift"]}
+
+
+@pytest.mark.parametrize("family", RECURRENT)
+def test_what_it_remembers_beside_the_state_has_a_name(family: str) -> None:
+    counter = lively(family)
+    for parts in counter.memory(carries(counter, tokens()[0])):
+        assert list(parts) == ["state", *BESIDE_THE_STATE.get(family, [])]
 
 
 @pytest.mark.parametrize("family", RECURRENT)

@@ -410,3 +410,13 @@ def test_kernels_have_an_optimiser_group_of_their_own(lr: float, ssm_lr: float) 
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(CountLensError, match=next(iter(wrong))):
         S4Config(TOKENS, **wrong)
+
+
+@torch.no_grad()
+def test_transition_matrices_are_what_a_position_does_to_a_state() -> None:
+    mixer = lively().blocks[0].mixer
+    x = row(2, mixer.cfg.d_model)[:, 0]
+    state = torch.randn(2, mixer.cfg.d_model, mixer.cfg.d_state // 2, 2, dtype=torch.float64)
+    linear = mixer.transition(state, x, *mixer.constants()) - mixer.transition(0 * state, x, *mixer.constants())
+    by_matrix = torch.einsum("dij,bdj->bdi", mixer.transition_matrices(), state.flatten(2))
+    torch.testing.assert_close(by_matrix, linear.flatten(2), atol=1e-10, rtol=0)

@@ -11,12 +11,13 @@ from app.explorer.cache import SharedCounter, open_copy
 from app.explorer.call import Call
 from app.explorer.page import Note, Panel, Panels, panel_of
 from app.figures.edited_rows import patched_row_figure
-from app.figures.mechanisms import claims_figure, transplant_figure
+from app.figures.mechanisms import claims_figure
+from app.figures.memory import memory_claims_figure
 from app.figures.patching import patching_caption, patching_figure
 from models.counter import Counter
 from models.recurrent import Recurrent
 from probes.inputs.counterfactuals import Pair, counterfactual_pair
-from probes.mechanism.transplants import state_is_count
+from probes.mechanism.memory_verdict import memory_mechanisms
 from probes.mechanism.verdict import mechanisms
 from probes.patching.cells import axes_of
 from probes.patching.engine import DIRECTIONS
@@ -134,5 +135,5 @@ def _patches(subject: SharedCounter, view: View) -> Panels:
 def _mechanism(subject: SharedCounter) -> Panel:
     alone = open_copy(subject)
     if isinstance(subject.counter, Recurrent):
-        return panel_of(MECHANISM, transplant_figure, alone.call(state_is_count))
+        return panel_of(MECHANISM, memory_claims_figure, alone.call(memory_mechanisms))
     return panel_of(MECHANISM, claims_figure, alone.call(mechanisms))

@@ -1,4 +1,4 @@
-"""The states of a recurrent counter: where they go over a row, and what a state of another place does."""
+"""The states of a recurrent counter: where they go over a row, and what the memory of another place does."""
 
 from dataclasses import dataclass
 
@@ -31,8 +31,8 @@ class Settings:
     modulus: int
     picture: str  # key of PICTURES
     colours: str  # one of COLOURS
-    source: int  # token whose state is transplanted, from 1
-    position: int  # token whose state it replaces, from 1
+    source: int  # token after which the memory is taken, from 1
+    position: int  # token after which it is put, from 1
 
 
 def controls(subject: SharedCounter) -> Settings:
@@ -53,7 +53,7 @@ def controls(subject: SharedCounter) -> Settings:
     most = min(length, task.ood_lengths[1])
     left, right = st.columns(2)
     with left:
-        source = state.slider("source", "Take the state after token", 1, most, USUAL_SOURCE)
+        source = state.slider("source", "Take the memory after token", 1, most, USUAL_SOURCE)
     with right:
         position = state.slider("position", "and put it after token", 1, most, USUAL_POSITION)
     return Settings(layer, length, modulus, picture, colours, source, position)
@@ -76,4 +76,4 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         column=task.prefix + settings.position - 1,
         length=min(settings.length, task.ood_lengths[1]),
     )
-    yield panel_of("A state of another place", transplanted_row_figure, moved)
+    yield panel_of("The memory of another place", transplanted_row_figure, moved)

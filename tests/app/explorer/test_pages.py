@@ -69,7 +69,7 @@ VIEWS = [
     ("bos-ablation", {"counter": TRANSFORMER, "L0": "false", "L0H1": "true"}, "places=((0, 1), (1, None))"),
     ("bos-ablation", {"counter": TRANSFORMER, "every": "true"}, "bos_ablation(counter)"),
     ("patching", {"counter": TRANSFORMER, "site": "head_z", "row": "3"}, "site='head_z', row=3, layer=0, head=0)"),
-    ("patching", {"counter": RECURRENT, "mechanism": "true"}, "state_is_count(counter)"),
+    ("patching", {"counter": RECURRENT, "mechanism": "true"}, "memory_mechanisms(counter)"),
     pytest.param(
         "patching", {"counter": TRANSFORMER, "mechanism": "true"}, "mechanisms(counter)", marks=pytest.mark.slow
     ),

@@ -4,12 +4,10 @@ import math
 
 import pytest
 
-from app.figures.mechanisms import FAILED, HELD, claims_figure, places_figure, transplant_figure
+from app.figures.mechanisms import FAILED, HELD, claims_figure, places_figure
 from app.figures.registry import figures_of
 from probes.mechanism.handbuilt import handbuilt_counter
-from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms, mechanisms
-from probes.stats import Interval
 from training.tasks import make_task
 
 
@@ -40,20 +38,6 @@ def test_the_map_has_every_place_that_was_tried(result: Mechanisms) -> None:
     assert table["beginning: first", "L0 attn_out"] == 1
     tried = sum(not math.isnan(value) for value in table.values())  # NaN where a variable cannot be
     assert tried == len(result.searched)
-
-
-def test_transplants_are_drawn_as_they_came_out() -> None:
-    shares = [Interval(value, value - 0.05, value) for value in (1.0, 0.7, 0.8, 0.1, 0.0)]
-    whole, directions, rest, placebo, untrained = shares
-    result = StateIsCount("mod10", 10, whole, directions, rest, placebo, untrained, (9, 128))
-    bars = transplant_figure(result).data[0]
-    assert dict(zip(bars.customdata, bars.x, strict=True)) == {
-        "whole state": 1.0,
-        "9 directions of 128": 0.7,
-        "9 random directions": 0.1,
-        "whole state, untrained": 0.0,
-        "all but the 9: own count stays": 0.8,
-    }
 
 
 def test_the_registry_knows_them(result: Mechanisms) -> None:

@@ -95,15 +95,15 @@ def test_a_transplant_is_shown_from_a_little_before_it() -> None:
     assert transplanted_row_figure(at_the_end).layout.yaxis.ticktext[0] == "tokens 41 to 60"
 
 
-def test_a_transplanted_state_goes_on_from_its_own_count(
+def test_a_transplanted_memory_goes_on_from_its_own_count(
     open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
     app = open_page("states", counter=shipped("mod10/lstm-1L"), source="7", position="14")
     lanes = figures(app)[-1]["data"][0]["text"]
     assert lanes[1][4:8] == ["4", "5", "6", "7"]  # right, from token 14 on
-    assert lanes[4][4:8] == ["7", "8", "9", "10"]  # with the state of token 7
+    assert lanes[4][4:8] == ["4", "8", "9", "10"]  # after it, with the memory of token 7
     app.slider(key="source").set_value(20).run()
-    assert figures(app)[-1]["data"][0]["text"][4][4:8] == ["10", "1", "2", "3"]
+    assert figures(app)[-1]["data"][0]["text"][4][4:8] == ["4", "1", "2", "3"]
 
 
 def test_the_circle_is_one_and_a_transformer_has_none(

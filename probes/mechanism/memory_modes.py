@@ -1,0 +1,128 @@
+"""Modes of a linear recurrence, such as S4's: each lasts so long and turns so fast, whatever the tokens are.
+
+A state is a sum of modes, so modes can be taken from a donor's memory one by one. They are far from being at right
+angles: the modes of a state may be many times larger than the state itself, and cancel.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Bool, Complex, Float
+from torch import Tensor
+
+from models.counter import Counter
+from models.recurrent import Recurrent, RecurrentBlock
+from probes.mechanism.memory import Part, Vectors
+from probes.mechanism.memory_bench import Bench
+from probes.mechanism.memory_claims import Judge, MemoryClaim
+from probes.result import NotApplicable
+
+NEAR = 0.06  # radians per token: how near to a harmonic of its period a clock's modes turn
+OTHER_MODULI = (7, 8, 9, 11, 12, 13)
+
+Chosen = Bool[Tensor, "channel mode"]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes of all layers, one layer's channels after the other's."""
+
+    parts: tuple[Part, ...]
+    eigenvalues: Complex[Tensor, "channel mode"]
+    vectors: Complex[Tensor, "channel size mode"]
+
+    @classmethod
+    def of(cls, counter: Counter | None, parts: Sequence[Part]) -> "Modes":
+        """Those of a counter whose whole memory is the state of a linear recurrence."""
+        matrices = []
+        for part in parts:
+            block = counter.blocks[part.layer] if isinstance(counter, Recurrent) else None
+            layer = block.mixer.transition_matrices() if isinstance(block, RecurrentBlock) else None
+            if layer is None or part.name != "state":
+                raise NotApplicable("what a token does to the memory depends on the memory or the token: no modes")
+            matrices.append(layer.detach().cpu())
+        return cls(tuple(parts), *torch.linalg.eig(torch.cat(matrices)))
+
+    @property
+    def lasting(self) -> Float[Tensor, "channel mode"]:
+        """Tokens after which a mode is down to 1/e."""
+        return -1 / self.eigenvalues.abs().clamp(max=1 - 1e-12).log()
+
+    @property
+    def turning(self) -> Float[Tensor, "channel mode"]:
+        """Radians that a mode turns by per token."""
+        return self.eigenvalues.angle().abs()
+
+    def amounts(self, step: Vectors) -> Complex[Tensor, "row channel mode"]:
+        """How much of each mode a step from one memory to another has."""
+        by_channel = step.unflatten(1, self.eigenvalues.shape).to(self.vectors.dtype)
+        return einsum(
+            torch.linalg.inv(self.vectors), by_channel, "channel mode size, row channel size -> row channel mode"
+        )
+
+    def moved(self, own: Vectors, amounts: Complex[Tensor, "row channel mode"], chosen: Chosen) -> Vectors:
+        """A memory after the share of a step that these modes have."""
+        share = einsum(self.vectors, amounts * chosen, "channel size mode, row channel mode -> row channel size")
+        return own + share.real.flatten(1).to(own.dtype)
+
+    def random_key(self, generator: torch.Generator) -> Float[Tensor, "channel mode"]:
+        """A random number per mode; those of a conjugate pair, which stand side by side, have the same."""
+        key = torch.rand(self.eigenvalues.shape, generator=generator, dtype=torch.float64)
+        return key.roll(1, 1).where(self.eigenvalues.imag < 0, key)
+
+    def nearest(self, modulus: int) -> Float[Tensor, "channel mode"]:
+        """How far each mode's turning is from the nearest harmonic of a period."""
+        harmonics = 2 * math.pi / modulus * torch.arange(1, modulus // 2 + 1)
+        return (self.turning[..., None] - harmonics).abs().amin(-1)
+
+
+def slow_modes(bench: Bench) -> tuple[MemoryClaim, ...]:
+    """Modes that last a round or more carry the count, and only together; the others do not matter."""
+    assert bench.task.period is not None
+    modes = Modes.of(bench.counter, bench.memory.parts)
+    slow = modes.lasting >= bench.task.period
+    place = f"{int(slow.sum())} of {slow.numel()} modes, which last {bench.task.period} tokens or more"
+
+    def half(generator: torch.Generator) -> Chosen:
+        return slow & (modes.random_key(generator) < 0.5)
+
+    halves = {"half of them": [half(bench.generator) for _ in range(bench.draws)]}
+    return _mode_claims(bench, modes, slow, "slow modes", place, halves)
+
+
+def clock_modes(bench: Bench) -> tuple[MemoryClaim, ...]:
+    """Modes that turn a whole number of times in a round carry the count; the others do not matter."""
+    assert bench.task.period is not None
+    modes = Modes.of(bench.counter, bench.memory.parts)
+    clock = modes.nearest(bench.task.period) < NEAR
+    place = f"{int(clock.sum())} of {clock.numel()} modes, which turn by nearly a multiple of 1/{bench.task.period}"
+    wrong = [_lowest(modes.nearest(modulus), int(clock.sum())) for modulus in OTHER_MODULI]
+    return _mode_claims(bench, modes, clock, "clock modes", place, {"clocks of other periods": wrong})
+
+
+def _lowest(values: Float[Tensor, "channel mode"], number: int) -> Chosen:
+    return values <= values.flatten().kthvalue(max(number, 1)).values
+
+
+def _mode_claims(
+    bench: Bench, modes: Modes, chosen: Chosen, variable: str, place: str, nulls: dict[str, list[Chosen]]
+) -> tuple[MemoryClaim, ...]:
+    """These modes from the donor move the answers, all others leave them; as many modes at random do neither."""
+    trials, number = bench.trials, int(chosen.sum())
+    amounts = modes.amounts(trials.donor.double() - trials.own.double())
+    at_random = [_lowest(modes.random_key(bench.generator), number) for _ in range(bench.draws)]
+
+    def moved(one: Chosen) -> Vectors:
+        return modes.moved(trials.own, amounts, one)
+
+    def claim(flip: bool, sets: dict[str, list[Chosen]], name: str, where: str) -> MemoryClaim:
+        edit = moved(chosen ^ flip)
+        edits = {null: map(moved, [one ^ flip for one in many]) for null, many in sets.items()}
+        judge = Judge(bench.memory, trials, trials.own_labels if flip else trials.donor_labels)
+        return judge.claim(edit, edits, name, where, flip, bench.why_forced(edit, ignored=flip))
+
+    carried = claim(False, {"as many others": at_random} | nulls, variable, place)
+    return carried, claim(True, {"as many others": at_random}, "all other modes", f"{chosen.numel() - number} modes")

@@ -1,0 +1,144 @@
+"""Planted truths about memories are found by their names, planted falsehoods are refused, noise is noise."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from planted_memory import HashedCounts, KindCounts, RandomTable, Turning
+
+from probes.mechanism.handbuilt_memory import handbuilt_memory
+from probes.mechanism.memory import CounterMemory, Remembers
+from probes.mechanism.memory_bench import Bench
+from probes.mechanism.memory_claims import MemoryClaim
+from probes.mechanism.memory_hypotheses import HYPOTHESES
+from probes.mechanism.memory_verdict import MemoryMechanisms, examine, memory_mechanisms
+from training.tasks import Task, make_task
+
+MOD10, SELECTIVE = make_task("mod10"), make_task("selective")
+LEVEL = 0.05
+
+
+def names(result: MemoryMechanisms) -> set[str]:
+    return {tested.name for tested in result.supported}
+
+
+def claim_of(result: MemoryMechanisms, hypothesis: str, variable: str) -> MemoryClaim:
+    tested = next(one for one in result.hypotheses if one.name == hypothesis)
+    return next(claim for claim in tested.claims if claim.variable == variable)
+
+
+def test_a_ring_of_ten_saturated_units_is_found_as_phases_and_not_as_a_curve() -> None:
+    result = memory_mechanisms(handbuilt_memory("ring", MOD10))
+    assert names(result) == {"phase"}
+    assert claim_of(result, "phase", "ring").score.value == 1
+    assert claim_of(result, "phase", "ring").margin.low > 0.2
+
+
+def test_a_turning_plane_with_a_drift_is_found_and_both_are_transplanted_apart() -> None:
+    result = examine(MOD10, Turning(MOD10))
+    assert {"ring", "drift"} <= names(result)
+    assert claim_of(result, "ring", "ring").score.value > 0.95
+    assert claim_of(result, "drift", "drift").score.value > 0.95
+    assert claim_of(result, "drift", "drift").ignored
+    assert "curve" not in names(result)
+
+
+def test_a_ring_that_nothing_reads_is_refused() -> None:
+    result = examine(MOD10, Turning(MOD10, decoy=True))
+    assert not {"ring", "phase", "drift"} & names(result)
+    assert claim_of(result, "ring", "ring").score.value < 0.2
+
+
+def test_a_leaky_sum_read_by_thresholds_is_found_as_a_curve_and_not_as_a_ring() -> None:
+    result = memory_mechanisms(handbuilt_memory("curve", MOD10))
+    assert names(result) == {"curve"}
+    assert claim_of(result, "curve", "position").score.value > 0.7
+    assert claim_of(result, "ring", "ring").best_null.name == "wrong variable"  # the drift is what is read
+
+
+def test_a_unit_per_count_is_none_of_them() -> None:
+    assert not names(memory_mechanisms(handbuilt_memory("table", MOD10)))
+
+
+def test_counts_along_lines_are_found_and_hashed_counts_are_refused() -> None:
+    found = examine(SELECTIVE, KindCounts(SELECTIVE))
+    assert "count_lines" in names(found)
+    assert claim_of(found, "count_lines", "one kind's count").score.value > 0.9
+    refused = examine(SELECTIVE, HashedCounts(SELECTIVE), trials=24)
+    assert refused.whole.value == 1  # whole memories go on, as they must
+    assert not names(refused)
+
+
+def test_memories_that_differ_in_nothing_else_are_not_testable() -> None:
+    class OnlyRing(Turning):
+        """The same without drift and idle waves."""
+
+        def __init__(self, task: Task) -> None:
+            super().__init__(task)
+            self.start, self.drift = self.start * (torch.arange(len(self.start)) < 2), self.drift * 0
+
+    result = examine(MOD10, OnlyRing(MOD10))
+    ring = next(tested for tested in result.hypotheses if tested.name == "ring")
+    assert ring.claims[0].score.value == 1
+    assert not ring.testable
+    assert "all of the donor's memory" in ring.claims[0].forced
+    assert "not drift" in result.skipped["drift"]
+    assert not names(result)
+    assert "ring" in result.verdict.sentence.split("Not testable:")[1]
+
+
+def permuted(bench: Bench, seed: int) -> Bench:
+    """The same memories with the variable dealt out again: nothing is left to be found."""
+    order = torch.randperm(len(bench.values["ring"]), generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return replace(bench, values={**bench.values, "ring": bench.values["ring"][order]}, generator=generator)
+
+
+def false_alarms_of_permuted_values(draws: int, hypothesis: str) -> float:
+    memory = CounterMemory(handbuilt_memory("ring", MOD10))
+    bench = Bench.of(MOD10, memory, 24, seed=0)
+    claims = HYPOTHESES[hypothesis].claims
+    return sum(claims(permuted(bench, seed))[0].supported for seed in range(draws)) / draws
+
+
+def false_alarms_of_random_tables(draws: int) -> dict[str, float]:
+    """How often each hypothesis is supported by memories that have none of its structure, new ones at every draw."""
+    alarms = dict.fromkeys((name for name, one in HYPOTHESES.items() if one.form == "modular"), 0)
+    for seed in range(draws):
+        for tested in examine(MOD10, RandomTable(MOD10, seed), trials=24, seed=seed).supported:
+            alarms[tested.name] += 1
+    return {name: number / draws for name, number in alarms.items()}
+
+
+def false_alarms_of_hashed_counts(draws: int) -> dict[str, float]:
+    alarms = dict.fromkeys((name for name, one in HYPOTHESES.items() if one.form == "selective"), 0)
+    for seed in range(draws):
+        memory: Remembers = HashedCounts(SELECTIVE, seed)
+        for tested in examine(SELECTIVE, memory, trials=16, seed=seed).supported:
+            alarms[tested.name] += 1
+    return {name: number / draws for name, number in alarms.items()}
+
+
+@pytest.mark.parametrize("hypothesis", ["ring", "phase"])
+def test_permuted_values_are_rarely_found(hypothesis: str) -> None:
+    assert false_alarms_of_permuted_values(20, hypothesis) <= 3 * LEVEL
+
+
+def test_random_tables_are_rarely_taken_for_an_algorithm() -> None:
+    assert max(false_alarms_of_random_tables(10).values()) <= 2 / 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hypothesis", ["ring", "phase"])
+def test_permuted_values_raise_false_alarms_in_no_more_than_one_of_twenty(hypothesis: str) -> None:
+    assert false_alarms_of_permuted_values(1000, hypothesis) <= LEVEL + 0.014  # two standard errors
+
+
+@pytest.mark.slow
+def test_random_tables_raise_false_alarms_in_no_more_than_one_of_twenty() -> None:
+    assert max(false_alarms_of_random_tables(1000).values()) <= LEVEL + 0.014
+
+
+@pytest.mark.slow
+def test_hashed_counts_raise_false_alarms_in_no_more_than_one_of_twenty() -> None:
+    assert max(false_alarms_of_hashed_counts(1000).values()) <= LEVEL + 0.014
