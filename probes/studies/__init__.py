@@ -1,0 +1,1 @@
+"""Studies: a question over many seeds, with a protocol that stands before its runs, and a verdict that can refute it."""
