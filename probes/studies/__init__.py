@@ -1,1 +1,1 @@
-"""Studies: a question over many seeds, with a protocol that stands before its runs, and a verdict that can refute it."""
+"""Studies: a question over many seeds, whose protocol is written before its runs and whose verdict can refute it."""

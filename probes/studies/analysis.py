@@ -1,6 +1,7 @@
 """Numbers over many runs, with intervals over seeds: whole seeds are drawn again, with all their runs."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from probes.stats import Interval, bootstrap
+from probes.studies.study import Series
 
 Statistic = Callable[[pd.DataFrame], float]
 
@@ -50,7 +52,7 @@ def difference(column: str, one: dict[str, object], other: dict[str, object], wi
     def statistic(table: pd.DataFrame) -> float:
         parts = [table] if within is None else [part for _, part in table.groupby(within)]
         gaps = [select(part, **one)[column].mean() - select(part, **other)[column].mean() for part in parts]
-        return float(np.mean(gaps)) if gaps else np.nan
+        return float(np.nanmean(gaps)) if np.isfinite(gaps).any() else np.nan
 
     return statistic
 
@@ -62,10 +64,13 @@ def select(table: pd.DataFrame, **values: object) -> pd.DataFrame:
     return table
 
 
-def intervals_by(table: pd.DataFrame, by: str, column: str) -> dict[float | str, Interval]:
-    """The mean of a column with its interval, for each value of another; values without runs enough are left out."""
+def series_by(
+    label: str, table: pd.DataFrame, by: str, column: str, look: Literal["line", "points"] = "line"
+) -> Series:
+    """The mean of a column with its interval, for each value of another; values with too few runs are left out."""
     found = {key: over_seeds(part, mean_of(column)) for key, part in table.groupby(by)}
-    return {key: interval for key, interval in found.items() if interval is not None}
+    kept = {key: interval for key, interval in found.items() if interval is not None}
+    return Series(label, tuple(kept), tuple(kept.values()), look)
 
 
 def rank_correlation(

@@ -3,8 +3,24 @@
 Trained with two waves that do, it does; and turning those waves of bos' key turns the answer, like the hand of a clock.
 """
 
-from probes.studies.study import Claim, Protocol, seeds
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from models.checkpoint import load_counter
+from models.families import build_counter
+from models.transformer import Transformer
+from probes.result import task_of_counter
+from probes.stats import Interval
+from probes.studies.analysis import Statistic, difference, mean_of, over_seeds, rank_correlation, select, series_by
+from probes.studies.study import Claim, Panel, Protocol, Row, Series, Study, seeds
+from probes.studies.turned_waves import turn_waves
+from training.config import RunConfig
+from training.evaluate import evaluate
+from training.run.folder import RunFolder
 from training.sweep.grid import Cell
+from training.tasks import split_base
 
 BASES = tuple(range(4, 13))
 DOSE_BASES = (7, 10)  # 10 is the paper's; 7 is prime, and far from the usual waves' periods
@@ -163,3 +179,117 @@ QUICK_CELLS = (
     *(cell for base in DOSE_BASES for cell in _rope(base, (EXACT, 1.01, DETUNED), True, N_QUICK_SEEDS)),
     *_sine((EXACT, DETUNED), False, N_QUICK_SEEDS),
 )
+
+
+def factors(config: RunConfig) -> Row:
+    """Which arm of the study a run belongs to."""
+    _, base = split_base(config.data.task)
+    assert base is not None
+    periods = config.model.periods
+    factor = None if periods is None else round(periods[0] / base, 4)
+    arm = "usual" if factor is None else "exact" if factor == EXACT else "detuned"
+    return {"scheme": config.model.position, "base": float(base), "arm": arm, "factor": factor}
+
+
+def measure(run: RunFolder) -> Row:
+    """The scores of the last checkpoint, what turned waves do, and what exchanged periods do."""
+    counter = load_counter(run.last)
+    assert isinstance(counter, Transformer) and counter.info is not None
+    task, policy = task_of_counter(counter)
+    assert task.period is not None
+    numbers: Row = {"ind": counter.info.scores["ind"], "ood": counter.info.scores["ood"]}
+    numbers |= dict.fromkeys(("clock_follows", "others_follow", "all_follow"))
+    if counter.scheme.rotary:
+        waves = range(counter.cfg.d_head // 2)
+        for name, turned in (("clock_follows", waves[:2]), ("others_follow", waves[2:]), ("all_follow", waves)):
+            numbers[name] = turn_waves(counter, turned).share
+    exact = build_counter(replace(counter.cfg, periods=tuple(periods_of(task.period, EXACT))))
+    exact.load_interchange_state(counter.interchange_state())
+    return numbers | {"exchanged_ood": evaluate(exact.eval(), task, policy).ood}
+
+
+def ideal_clock(base: int, factor: float, trained: int = 50, longest: int = 100) -> float:
+    """The OOD of a clock whose hand comes round every 2 * base * factor tokens, in percent.
+
+    It answers as at the nearest position of its hand that was seen in training. Tokens count as often as OOD rows,
+    of all lengths up to the longest, have them.
+
+    >>> ideal_clock(10, 1.0), round(ideal_clock(10, 1.08)) < 50
+    (100.0, True)
+    """
+    period = 2 * base * factor
+    seen, asked = np.arange(1, trained + 1), np.arange(trained + 1, longest + 1)
+    apart = (asked[:, None] - seen) / period
+    nearest = np.abs(apart - apart.round()).argmin(1)
+    right = (asked - seen[nearest]) % base == 0
+    return float(100 * np.average(right, weights=longest + 1 - asked))
+
+
+def _gap(other: dict[str, object]) -> Statistic:
+    return difference("ood", {"arm": "exact"}, other, within="base")
+
+
+def _least_gap(table: pd.DataFrame) -> float:
+    gaps = [_gap({"factor": DETUNED})(part) for _, part in table.groupby("base")]
+    return float(np.nanmin(gaps)) if np.isfinite(gaps).any() else np.nan
+
+
+def _from_ideal(table: pd.DataFrame) -> float:
+    means = table.groupby(["base", "factor"])["ood"].mean()
+    return float(np.mean([abs(ood - ideal_clock(int(base), factor)) for (base, factor), ood in means.items()]))
+
+
+def _gain(table: pd.DataFrame) -> float:
+    return float((table["exchanged_ood"] - table["ood"]).mean())
+
+
+def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
+    """The number of every claim."""
+    rope, sine = (select(table, scheme=scheme) for scheme in ("rope", "sine"))
+    dose = rope[rope["base"].isin(DOSE_BASES) & rope["factor"].notna()]
+    clock = select(rope, arm="exact").assign(more=lambda runs: runs["clock_follows"] - runs["others_follow"])
+    statistics: dict[str, tuple[pd.DataFrame, Statistic]] = {
+        "exact beats detuned": (rope, _gap({"factor": DETUNED})),
+        "exact beats usual": (rope, _gap({"arm": "usual"})),
+        "dose and response": (dose, lambda runs: rank_correlation(runs, "factor", "ood")),
+        "the clock turns the answer": (clock, mean_of("more")),
+        "an ideal clock": (dose, _from_ideal),
+        "every base": (rope, _least_gap),
+        "too late after training": (select(rope, arm="detuned"), _gain),
+        "sine as well": (sine, difference("ood", {"arm": "exact"}, {"factor": DETUNED})),
+    }
+    return {name: over_seeds(runs, statistic) for name, (runs, statistic) in statistics.items()}
+
+
+def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
+    """OOD by base, over the detuning, and what turned waves do."""
+    rope, sine = (select(table, scheme=scheme) for scheme in ("rope", "sine"))
+    arms = {
+        "exact periods": {"arm": "exact"},
+        f"{DETUNED - 1:.1%} longer": {"factor": DETUNED},
+        "usual periods": {"arm": "usual"},
+    }
+    by_base = [series_by(label, select(rope, **arm), "base", "ood") for label, arm in arms.items()]
+    doses = [base for base in DOSE_BASES if base in set(rope["base"])]
+    dose = []
+    for base in doses:
+        runs = select(rope, base=base).dropna(subset=["factor"]).assign(percent=lambda one: 100 * (one["factor"] - 1))
+        dose.append(series_by(f"modulo {base}", runs, "percent", "ood"))
+        ideal = [Interval(value, value, value) for factor in FACTORS for value in [ideal_clock(base, factor)]]
+        percents = tuple(round(100 * (factor - 1), 2) for factor in FACTORS)
+        dose.append(Series(f"ideal clock, modulo {base}", percents, tuple(ideal), "dashed"))
+    exact = select(rope, arm="exact")
+    turned = {"first two waves": "clock_follows", "all other waves": "others_follow", "all waves": "all_follow"}
+    turns = [series_by(f"{label} turned", exact, "base", column) for label, column in turned.items()]
+    panels = [
+        Panel("Rope beyond training, by base and periods", "base", "OOD %", tuple(by_base)),
+        Panel("The more the periods are detuned, the less it counts on", "periods too long by %", "OOD %", tuple(dose)),
+        Panel("Answers follow the waves that were set", "base", "share of answers that move along", tuple(turns)),
+    ]
+    if len(sine):
+        waves = series_by("sine, modulo 10", sine, "arm", "ood", "points")
+        panels.append(Panel("Sine with the same periods", "periods", "OOD %", (waves,), categories=True))
+    return tuple(panels)
+
+
+STUDY = Study(2, "Rope counts modulo b if its waves do", PROTOCOL, CELLS, QUICK_CELLS, factors, measure, estimate, draw)

@@ -121,8 +121,9 @@ class Study:
     version: int = 1  # of `measure`: lines measured by another version are measured again
 
     def runs(self, quick: bool = False) -> list[SweepRun]:
-        """The runs of the grid."""
-        return expand([dict(cell) for cell in (self.quick_cells if quick else self.cells)])
+        """The runs of the grid, seed by seed: a study that is not finished is one of fewer seeds."""
+        runs = expand([dict(cell) for cell in (self.quick_cells if quick else self.cells)])
+        return sorted(runs, key=lambda run: run.config.seed)
 
     def judge(self, table: pd.DataFrame) -> tuple[JudgedClaim, ...]:
         """Every claim of the protocol, with the number that the table of runs gives."""

@@ -1,0 +1,16 @@
+"""The one registry of studies."""
+
+from models.errors import unknown
+from probes.studies import rope_periods
+from probes.studies.study import Study
+
+STUDIES: dict[str, Study] = {
+    "rope_periods": rope_periods.STUDY,
+}
+
+
+def get_study(name: str) -> Study:
+    """The study of this name."""
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    return STUDIES[name]
