@@ -14,11 +14,16 @@ PROTOCOL = Protocol(
         "five ape counters (seeds 5 to 9) moving the first token's position id (PID) alone changed most answers but "
         "moved nearly none by as many places, while moving the first five together moved over half of them; no rule "
         "with fixed weights predicted more than 52 % of the answers. That moving a whole row changes nothing cannot "
-        "tell: there, all tokens move together."
+        "tell: there, all tokens move together. A pilot on the shipped ape, sine and spe counters, after which this "
+        "protocol was revised: a vote as below explained 34, 28 and 25 % of where answers count from, the first token "
+        "alone 0, 17 and less than 0 %; moving single PIDs by 10 kept 100, 54 and 51 % of the answers, by 5 28, 61 and "
+        "62 %; keys and values of the first 12 tokens of layer 1, from rows that begin elsewhere, left 56 % (ape) and "
+        "99 % (sine) of the answers as they were; on the ape counter, following a moved beginning had half risen at "
+        "step 121, OOD at step 241."
     ),
     hypothesis=(
-        "The first several tokens vote. Each votes, with a weight of its place, for the beginning that its own PID "
-        "implies, modulo 10; the answer is counted from the beginning with most votes."
+        "The first several tokens vote. Each points, with a weight of its place, at the beginning that its own PID "
+        "implies on a circle of 10; the answer is counted from where the sum points. The vote is taken in layer 0."
     ),
     grid=(
         "mod10 without bos, 2 layers, preset small: ape (with 24 snapshots over training), sine and spe. Seeds 1000 "
@@ -28,13 +33,17 @@ PROTOCOL = Protocol(
         "scheme": "ape, sine or spe",
         "ind": "percent right in distribution, last checkpoint",
         "ood": "percent right beyond the training length, last checkpoint",
-        "vote": "share of answers to moved PIDs that the fitted vote predicts, on rows that it was not fitted to",
-        "vote_long": "the same at tokens 51 to 100 of rows of 100 tokens",
-        "first": "the same share for the same kind of vote with the first token as its only voter",
-        "first_exactly": "share of answers that are counted from the first token's PID",
-        "null": "share that the vote's predictions for other rows get",
+        "vote_explains": "share of the variance of where a row's answers count from that the vote explains, on rows "
+        "that it was not fitted to; below 0 where the mean would do better",
+        "vote_explains_long": "the same at tokens 51 to 100 of rows of 100 tokens",
+        "first_explains": "the same for a vote with the first token as its only voter",
+        "vote_right": "share of answers that count from the residue that the vote points at",
+        "first_right": "share of answers that count from what the first token implies",
+        "keeps_moved": "share of answers that count from the true beginning all the same",
+        "keeps_layer1": "the same if PIDs stay, but keys and values of the first 12 tokens in layer 1 are those of rows "
+        "that begin as many places elsewhere",
         "voters": "effective number of voters: (sum of weights)^2 / sum of their squares",
-        "first_weight": "the first token's share of the weights",
+        **{f"weight_{place}": f"share of the weights of token {place}" for place in range(1, VOTERS + 1)},
         "keeps_10": "share of answers that stay when one of the first eight PIDs is moved by 10",
         "keeps_5": "share of answers that stay when it is moved by 5",
         "anchor_first": "what the anchor `first token` predicts in the probe `anchor`",
@@ -46,9 +55,9 @@ PROTOCOL = Protocol(
     },
     analysis=(
         "Rows of 50 tokens; each of the first 12 PIDs is moved, with probability one half, by a step of its own from "
-        "-4 to 5 places. Watched are tokens 17 to 50 that are answered right with nothing moved. The vote for each "
-        "residue is the sum over tokens of a weight of the place times a kernel of the circular distance from the "
-        "implied beginning; weights (not negative) and kernel are fitted by alternating least squares to 256 rows and "
+        "-4 to 5 places. Watched are tokens 17 to 50 that are answered right with nothing moved. Each answer is a unit "
+        "vector that points at the beginning it counts from, on a circle of 10; a row is their mean. The vote is the "
+        "sum of the tokens' unit vectors with weights that are not negative, fitted by least squares to 256 rows and "
         "scored on 256 others. Periods that divide 10: of 120 PIDs, the discrete Fourier components at 10, 5, 10/3, "
         "2.5 and 2; five components taken at random hold 8 % of white noise. Rises: the step at which a curve over "
         "snapshots first passes half of its rise, as in the probe `dynamics`. Means over seeds; 95 % intervals from "
@@ -57,17 +66,17 @@ PROTOCOL = Protocol(
     claims=(
         Claim(
             "more than the first token",
-            "On ape, the vote predicts more answers than the first token alone does, by more than 10 points.",
+            "On ape, the vote explains more of where answers count from than the first token alone, by more than 0.15.",
             "above",
-            0.10,
-            "the interval of the difference lies below 0.10",
+            0.15,
+            "the interval of the difference lies below 0.15",
         ),
         Claim(
-            "the vote explains",
-            "On ape, the vote predicts more than half of the answers to moved PIDs.",
+            "several voters",
+            "On ape, the effective number of voters is above 2.",
             "above",
-            0.5,
-            "the interval of the share lies below 0.5",
+            2,
+            "the interval of the number lies below 2",
         ),
         Claim(
             "blind to ten",
@@ -78,20 +87,28 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 0.2",
         ),
         Claim(
-            "several voters",
-            "On ape, the effective number of voters is above 2.",
+            "a vote and nothing else",
+            "On ape, the vote explains more than half. (The pilot speaks against it: then tokens do more than vote.)",
             "above",
-            2,
-            "the interval of the number lies below 2",
+            0.5,
+            "the interval of the share lies below 0.5",
+            is_primary=False,
+        ),
+        Claim(
+            "taken in layer 0",
+            "On ape, other keys and values of the first 12 tokens in layer 1 leave more answers as they were than moved "
+            "PIDs do, by more than 20 points.",
+            "above",
+            0.2,
+            "the interval of the difference lies below 0.2",
             is_primary=False,
         ),
         Claim(
             "beyond training",
-            "On ape, the vote that was fitted to rows of 50 tokens predicts more than half of the answers at tokens "
-            "51 to 100.",
+            "On ape, the vote that was fitted to rows of 50 tokens explains more than 0.15 at tokens 51 to 100.",
             "above",
-            0.5,
-            "the interval of the share lies below 0.5",
+            0.15,
+            "the interval of the share lies below 0.15",
             is_primary=False,
         ),
         Claim(
@@ -113,10 +130,10 @@ PROTOCOL = Protocol(
         ),
         Claim(
             "sine as well",
-            "On sine, the vote predicts more answers than the first token alone does, by more than 10 points.",
+            "On sine, the vote explains more than the first token alone, by more than 0.15.",
             "above",
-            0.10,
-            "the interval of the difference lies below 0.10",
+            0.15,
+            "the interval of the difference lies below 0.15",
             is_primary=False,
         ),
         Claim(
@@ -128,10 +145,7 @@ PROTOCOL = Protocol(
             is_primary=False,
         ),
     ),
-    left_out=(
-        "Snapshots of sine and spe (disk space), rows with bos, and moves of tokens after the twelfth. The kernel of "
-        "the vote is the same for all tokens."
-    ),
+    left_out=("Snapshots of sine and spe (disk space), rows with bos, and moves of tokens after the twelfth."),
 )
 
 CELLS: tuple[Cell, ...] = (
