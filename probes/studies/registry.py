@@ -1,11 +1,12 @@
 """The one registry of studies."""
 
 from models.errors import unknown
-from probes.studies import rope_periods
+from probes.studies import row_beginning, rope_periods
 from probes.studies.study import Study
 
 STUDIES: dict[str, Study] = {
     "rope_periods": rope_periods.STUDY,
+    "row_beginning": row_beginning.STUDY,
 }
 
 

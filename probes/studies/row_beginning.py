@@ -1,6 +1,21 @@
 """Study 3: which token tells ape where the row begins? Not the first alone: the first several vote."""
 
-from probes.studies.study import Claim, Protocol, seeds
+import numpy as np
+import pandas as pd
+
+from models.checkpoint import load_counter
+from models.find import find_snapshots
+from models.transformer import Transformer
+from probes.mechanism.anchors import anchor_probe
+from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer, half_rise
+from probes.result import task_of_counter
+from probes.stats import Interval
+from probes.studies.analysis import Statistic, mean_of, over_seeds, select, series_by
+from probes.studies.fourier import share_at_periods
+from probes.studies.study import Claim, Panel, Protocol, Row, Series, Study, seeds
+from probes.studies.vote import draw_steps, fit_vote, followed_beginning, kept_answers, run_moved
+from training.config import RunConfig
+from training.run.folder import RunFolder
 from training.sweep.grid import Cell
 
 VOTERS = 12  # the first so many tokens are moved
@@ -154,4 +169,148 @@ CELLS: tuple[Cell, ...] = (
 )
 QUICK_CELLS: tuple[Cell, ...] = (
     {"task": "mod10", "architecture": "ape", "snapshots": SNAPSHOTS, "seed": seeds(N_QUICK_SEEDS)},
+)
+
+ROWS = 256  # to fit a vote to, and as many to score it on
+SINGLE_TOKENS, ROWS_PER_TOKEN = 8, 32  # moved one by one
+TOGETHER, ROWS_TOGETHER = 5, 64  # moved together, over training
+SEED = 0
+
+
+def factors(config: RunConfig) -> Row:
+    """The positional scheme."""
+    return {"scheme": config.model.position}
+
+
+def measure(run: RunFolder) -> Row:
+    """The vote, single moves, the anchor probe and the weights of the last checkpoint; the rises over training."""
+    counter = load_counter(run.last)
+    assert isinstance(counter, Transformer) and counter.info is not None
+    numbers: Row = {"ind": counter.info.scores["ind"], "ood": counter.info.scores["ood"]}
+    numbers |= _measure_vote(counter)
+    numbers["keeps_10"], numbers["keeps_5"] = (
+        kept_answers(counter, move, SINGLE_TOKENS, ROWS_PER_TOKEN, SEED) for move in (10, 5)
+    )
+    anchors = {score.name: score.accuracy.value for score in anchor_probe(counter, seed=SEED).anchors}
+    numbers |= {"anchor_first": anchors["first token"], "anchor_best": max(anchors.values())}
+    task, _ = task_of_counter(counter)
+    assert task.period is not None
+    for layer in range(2):
+        numbers[f"qk_layer{layer}"] = share_at_periods(counter, layer, task.period)
+    return numbers | _measure_rises(run)
+
+
+def _measure_vote(counter: Transformer) -> Row:
+    generator = np.random.default_rng(SEED)
+    moved = run_moved(counter, draw_steps(2 * ROWS, VOTERS, generator), seed=SEED)
+    fitted, scored = moved.part(slice(ROWS)), moved.part(slice(ROWS, None))
+    vote, first = fit_vote(fitted, range(VOTERS)), fit_vote(fitted, [0])
+    task, _ = task_of_counter(counter)
+    steps = draw_steps(ROWS, VOTERS, generator)
+    long = run_moved(counter, steps, task.ood_length, SEED).from_token(task.train_length)
+    elsewhere = run_moved(counter, steps, seed=SEED, layer=1)
+    weights = vote.weights / vote.weights.sum()
+    return {
+        "vote_explains": vote.explains(scored),
+        "vote_explains_long": vote.explains(long),
+        "first_explains": first.explains(scored),
+        "vote_right": scored.share(vote.predict(scored.steps)),
+        "first_right": scored.share(scored.steps[:, 0]),
+        "keeps_moved": scored.share(0 * scored.steps[:, 0]),
+        "keeps_layer1": elsewhere.share(0 * steps[:, 0]),
+        "voters": vote.effective_voters,
+        **{f"weight_{place}": float(weight) for place, weight in enumerate(weights, 1)},
+    }
+
+
+def _measure_rises(run: RunFolder) -> Row:
+    """When each curve over training has done half of its rise; None without snapshots, or without a rise."""
+    found = find_snapshots(run.path).by_step
+    if len(found) < LEAST_SNAPSHOTS:
+        return {"vote_rise": None, "ood_rise": None}
+    counters = [load_counter(path) for path in found.values()]
+    steps = np.array(list(found))
+    ood = np.array([accuracy("ood")(counter, SEED) for counter in counters])
+    vote = np.array([followed_beginning(counter, TOGETHER, ROWS_TOGETHER, SEED) for counter in counters])
+    task, _ = task_of_counter(counters[-1])
+    assert task.period is not None
+    rises = {
+        "vote_rise": half_rise(steps, vote, 100 / task.period),
+        "ood_rise": half_rise(steps, ood, accuracy_of_one_answer("ood")(counters[-1], SEED)),
+    }
+    return {name: None if rise is None else rise.step for name, rise in rises.items()}
+
+
+def _more(one: str, other: str) -> Statistic:
+    return lambda table: float((table[one] - table[other]).mean())
+
+
+def _log_ratio(table: pd.DataFrame) -> float:
+    return float(np.log2(table["vote_rise"] / table["ood_rise"]).mean())
+
+
+def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
+    """The number of every claim."""
+    ape, sine, spe = (select(table, scheme=scheme) for scheme in ("ape", "sine", "spe"))
+    statistics: dict[str, tuple[pd.DataFrame, Statistic]] = {
+        "more than the first token": (ape, _more("vote_explains", "first_explains")),
+        "several voters": (ape, mean_of("voters")),
+        "blind to ten": (ape, _more("keeps_10", "keeps_5")),
+        "a vote and nothing else": (ape, mean_of("vote_explains")),
+        "taken in layer 0": (ape, _more("keeps_layer1", "keeps_moved")),
+        "beyond training": (ape, mean_of("vote_explains_long")),
+        "in the weights": (ape, mean_of("qk_layer1")),
+        "the vote forms first": (ape, _log_ratio),
+        "sine as well": (sine, _more("vote_explains", "first_explains")),
+        "not spe": (spe, _more("keeps_10", "keeps_5")),
+    }
+    return {name: over_seeds(runs, statistic) for name, (runs, statistic) in statistics.items()}
+
+
+def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
+    """The weights of the voters, what a vote explains, what single moves do, and when the vote forms."""
+    schemes = list(dict.fromkeys(table["scheme"]))
+    places = [f"weight_{place}" for place in range(1, VOTERS + 1)]
+    weights = []
+    for scheme in schemes:
+        runs = select(table, scheme=scheme)
+        shares = [over_seeds(runs, mean_of(place)) for place in places]
+        kept = [(float(number), share) for number, share in enumerate(shares, 1) if share is not None]
+        weights.append(Series(scheme, tuple(x for x, _ in kept), tuple(y for _, y in kept)))
+    explained = {"vote of the first 12": "vote_explains", "first token alone": "first_explains"}
+    kept_by = {"one PID moved by 10": "keeps_10", "one PID moved by 5": "keeps_5"}
+    panels = [
+        Panel("How much each token's vote counts", "token of the row", "share of the weights", tuple(weights)),
+        Panel(
+            "What explains from where answers count",
+            "scheme",
+            "share of the variance",
+            tuple(series_by(label, table, "scheme", column, "points") for label, column in explained.items()),
+            categories=True,
+        ),
+        Panel(
+            "Position ids are read modulo 10",
+            "scheme",
+            "share of answers that stay",
+            tuple(series_by(label, table, "scheme", column, "points") for label, column in kept_by.items()),
+            categories=True,
+        ),
+    ]
+    risen = table.dropna(subset=["vote_rise", "ood_rise"])
+    if len(risen):
+        at = tuple(Interval(step, step, step) for step in risen["vote_rise"])
+        points = Series("a run each", tuple(risen["ood_rise"]), at, "points", tuple(risen["run"]))
+        panels.append(
+            Panel(
+                "When the vote forms",
+                "step at which OOD is half risen",
+                "step at which following is half risen",
+                (points,),
+            )
+        )
+    return tuple(panels)
+
+
+STUDY = Study(
+    3, "The first tokens vote on where the row begins", PROTOCOL, CELLS, QUICK_CELLS, factors, measure, estimate, draw
 )
