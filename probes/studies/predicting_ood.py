@@ -1,6 +1,6 @@
 """Study 1: does the mechanism, measured inside the training range, predict extrapolation?"""
 
-from probes.studies.study import Claim, Protocol, seeds
+from probes.studies.study import Protocol, StudyClaim, seeds
 from training.sweep.grid import Cell
 
 SCHEMES = ("ape", "sine")
@@ -39,30 +39,30 @@ PROTOCOL = Protocol(
         "ood": "percent right beyond the training length, last checkpoint",
     },
     analysis=(
-        "The score: 256 pairs of rows of 50 tokens. One variable of the paper's equation is set to its value in the "
-        "other row, at the place that does best on 96 other pairs (places as in the probe `mechanism`). Only pairs "
-        "count whose predicted answer is neither row's own, and whose implied distance from the beginning is 1 to 49: "
-        "so no swap asks for a count beyond training. Correlations are Spearman's, of ranks within each of the four "
+        "The score is that of the probe `mechanism`: 256 pairs of rows of 50 tokens. One variable of the paper's "
+        "equation is set to its value in the other row, at the place that does best on 96 other pairs. Only pairs "
+        "count whose predicted answer is neither row's own, and whose implied distance from the beginning occurred in "
+        "training (0 to 49 tokens): so no swap asks for a count beyond it. Correlations are Spearman's, of ranks within each of the four "
         "cells (scheme and decay): differences between cells count for nothing. Each run's OOD is predicted by least "
         "squares on the runs of all other seeds, with an intercept for each cell, from log loss alone, and from log "
         "loss and score. 95 % intervals from drawing whole seeds again."
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "the score goes with OOD",
             "Within cells, the rank correlation of score and OOD is above 0.3.",
             "above",
             0.3,
             "the interval of the correlation lies below 0.3",
         ),
-        Claim(
+        StudyClaim(
             "beyond the loss",
             "Within cells and given the loss in distribution, the partial rank correlation is above 0.2.",
             "above",
             0.2,
             "the interval of the partial correlation lies below 0.2",
         ),
-        Claim(
+        StudyClaim(
             "better predictions",
             "Predictions of OOD for seeds left out err by at least 1 point less with the score than without it.",
             "above",
@@ -70,7 +70,7 @@ PROTOCOL = Protocol(
             "the interval of the reduction of the mean absolute error lies below 1 point",
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "better than what is measured anyway",
             "Within cells, the score's correlation with OOD is above the largest absolute one of IND accuracy, log "
             "loss, margin and weight norm.",
@@ -79,7 +79,7 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 0",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "close predictions",
             "With the score, predictions for seeds left out err by less than 10 points on average.",
             "below",

@@ -14,7 +14,7 @@ from models.transformer import Transformer
 from probes.result import task_of_counter
 from probes.stats import Interval
 from probes.studies.analysis import Statistic, difference, mean_of, over_seeds, rank_correlation, select, series_by
-from probes.studies.study import Claim, Panel, Protocol, Row, Series, Study, seeds
+from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
 from probes.studies.turned_waves import turn_waves
 from training.config import RunConfig
 from training.evaluate import evaluate
@@ -70,7 +70,7 @@ PROTOCOL = Protocol(
         "has the detuned period 2b, and whose answer is that of the nearest hand position seen in training."
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "exact beats detuned",
             "Exact periods raise OOD by more than 15 points over periods that are 3.7 % longer (mean over bases).",
             "above",
@@ -78,7 +78,7 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 15 points",
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "exact beats usual",
             "Exact periods raise OOD by more than 15 points over the usual ones (mean over bases).",
             "above",
@@ -86,14 +86,14 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 15 points",
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "dose and response",
             "The more the periods are detuned, the lower is OOD: rank correlation below -0.5.",
             "below",
             -0.5,
             "the interval of the correlation lies above -0.5",
         ),
-        Claim(
+        StudyClaim(
             "the clock turns the answer",
             "In exact counters, turning the two waves of bos' key by m places moves answers by m more often, by over "
             "a quarter of all answers, than turning all its other waves.",
@@ -101,7 +101,7 @@ PROTOCOL = Protocol(
             0.25,
             "the interval of the difference of both shares lies below 0.25",
         ),
-        Claim(
+        StudyClaim(
             "an ideal clock",
             "The dose-response curve is that of an ideal clock, within 15 points on average.",
             "below",
@@ -110,7 +110,7 @@ PROTOCOL = Protocol(
             is_primary=False,
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "every base",
             "No base is an exception: the least difference of exact over detuned is above 0.",
             "above",
@@ -119,7 +119,7 @@ PROTOCOL = Protocol(
             is_primary=False,
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "too late after training",
             "Exact periods given to detuned counters after training raise OOD by less than 10 points.",
             "below",
@@ -128,7 +128,7 @@ PROTOCOL = Protocol(
             is_primary=False,
             unit="points",
         ),
-        Claim(
+        StudyClaim(
             "sine as well",
             "Sine gains more than 10 points of OOD from exact periods over detuned ones. An earlier try with one such "
             "wave, 64 wide, showed no gain; if there is none, the finding is about rope alone.",

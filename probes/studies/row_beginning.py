@@ -12,7 +12,7 @@ from probes.result import task_of_counter
 from probes.stats import Interval
 from probes.studies.analysis import Statistic, mean_of, over_seeds, select, series_by
 from probes.studies.fourier import share_at_periods
-from probes.studies.study import Claim, Panel, Protocol, Row, Series, Study, seeds
+from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
 from probes.studies.vote import draw_steps, fit_vote, followed_beginning, kept_answers, run_moved
 from training.config import RunConfig
 from training.run.folder import RunFolder
@@ -79,21 +79,21 @@ PROTOCOL = Protocol(
         "drawing seeds again."
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "more than the first token",
             "On ape, the vote explains more of where answers count from than the first token alone, by more than 0.15.",
             "above",
             0.15,
             "the interval of the difference lies below 0.15",
         ),
-        Claim(
+        StudyClaim(
             "several voters",
             "On ape, the effective number of voters is above 2.",
             "above",
             2,
             "the interval of the number lies below 2",
         ),
-        Claim(
+        StudyClaim(
             "blind to ten",
             "On ape, moving single PIDs by 10 keeps more answers than moving them by 5, by more than 20 points: PIDs "
             "are read modulo 10.",
@@ -101,7 +101,7 @@ PROTOCOL = Protocol(
             0.2,
             "the interval of the difference lies below 0.2",
         ),
-        Claim(
+        StudyClaim(
             "a vote and nothing else",
             "On ape, the vote explains more than half. (The pilot speaks against it: then tokens do more than vote.)",
             "above",
@@ -109,7 +109,7 @@ PROTOCOL = Protocol(
             "the interval of the share lies below 0.5",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "taken in layer 0",
             "On ape, other keys and values of the first 12 tokens in layer 1 leave more answers as they were than moved "
             "PIDs do, by more than 20 points.",
@@ -118,7 +118,7 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 0.2",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "beyond training",
             "On ape, the vote that was fitted to rows of 50 tokens explains more than 0.15 at tokens 51 to 100.",
             "above",
@@ -126,7 +126,7 @@ PROTOCOL = Protocol(
             "the interval of the share lies below 0.15",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "in the weights",
             "On ape, more than half of the variance of layer 1's attention scores over the key's PID is at periods "
             "that divide 10.",
@@ -135,7 +135,7 @@ PROTOCOL = Protocol(
             "the interval of the share lies below 0.5",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "the vote forms first",
             "On ape, following a moved beginning rises before OOD does: log2 of the ratio of their steps is below 0.",
             "below",
@@ -143,7 +143,7 @@ PROTOCOL = Protocol(
             "the interval of the logarithm lies above 0",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "sine as well",
             "On sine, the vote explains more than the first token alone, by more than 0.15.",
             "above",
@@ -151,7 +151,7 @@ PROTOCOL = Protocol(
             "the interval of the difference lies below 0.15",
             is_primary=False,
         ),
-        Claim(
+        StudyClaim(
             "not spe",
             "On spe, which does not extrapolate, moving PIDs by 10 is hardly better than by 5: less than 20 points.",
             "below",

@@ -25,7 +25,7 @@ FIRST_SEED = 1000  # of studies: no recipe was chosen on seeds from here on
 
 
 @dataclass(frozen=True)
-class Claim:
+class StudyClaim:
     """A number that the hypothesis says is above or below a threshold, and what would refute it; fixed beforehand."""
 
     name: str
@@ -41,7 +41,7 @@ class Claim:
 class JudgedClaim:
     """A claim and the number that came out, with its interval over seeds; None where the runs do not say."""
 
-    claim: Claim
+    claim: StudyClaim
     estimate: Interval | None
 
     @property
@@ -74,7 +74,7 @@ class Protocol:
     grid: str  # the runs, in words
     measured: dict[str, str]  # each column of the table of runs, and what it means
     analysis: str
-    claims: tuple[Claim, ...]
+    claims: tuple[StudyClaim, ...]
     left_out: str  # what was cut, and why
 
     @property

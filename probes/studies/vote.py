@@ -31,7 +31,7 @@ Steps = Int[np.ndarray, "row voter"]  # by how many places the PID of each voter
 
 
 @dataclass(frozen=True)
-class MovedRows:
+class VotedRows:
     """Rows with moved PIDs, and from which beginning each answer counts."""
 
     period: int
@@ -39,9 +39,9 @@ class MovedRows:
     beginnings: Int[np.ndarray, "row pos"]  # residue of the implied beginning; 0 is the true one
     watched: Bool[np.ndarray, "row pos"]  # answered right with nothing moved, and behind the voters
 
-    def part(self, rows: slice) -> "MovedRows":
+    def part(self, rows: slice) -> "VotedRows":
         """Some of the rows."""
-        return MovedRows(self.period, self.steps[rows], self.beginnings[rows], self.watched[rows])
+        return VotedRows(self.period, self.steps[rows], self.beginnings[rows], self.watched[rows])
 
     @property
     def directions(self) -> Complex[np.ndarray, "row"]:
@@ -49,7 +49,7 @@ class MovedRows:
         vectors = unit_vectors(self.beginnings, self.period) * (self.watched & (self.beginnings != NOWHERE))
         return vectors.sum(1) / self.watched.sum(1).clip(min=1)
 
-    def from_token(self, first: int) -> "MovedRows":
+    def from_token(self, first: int) -> "VotedRows":
         """The same rows, with only tokens from this one on watched."""
         late = np.arange(self.watched.shape[1]) >= first
         return replace(self, watched=self.watched & late)
@@ -68,7 +68,7 @@ def draw_steps(rows: int, voters: int, generator: np.random.Generator) -> Steps:
 
 def run_moved(
     counter: Counter, steps: Steps, length: int | None = None, seed: int = 0, layer: int | None = None
-) -> MovedRows:
+) -> VotedRows:
     """How a modular counter answers rows of equal tokens whose first PIDs are moved by these steps.
 
     With a layer, PIDs stay. Instead, the keys and values of the first tokens in that layer are each those of a row
@@ -93,7 +93,7 @@ def run_moved(
     else:
         with evaluating(counter), counter.hooks(fwd_hooks=_swap_hooks(counter, task, still, steps, layer)):
             after = _beginnings(counter, task, still, rows_at_once=len(still))
-    return MovedRows(task.period, steps, after, (before == 0) & (np.arange(length) >= FIRST_WATCHED + task.prefix))
+    return VotedRows(task.period, steps, after, (before == 0) & (np.arange(length) >= FIRST_WATCHED + task.prefix))
 
 
 def _swap_hooks(
@@ -159,7 +159,7 @@ class Vote:
         """The residue that the vote points at."""
         return np.round(np.angle(self.point(steps)) * self.period / (2 * np.pi)).astype(int) % self.period
 
-    def explains(self, rows: MovedRows) -> float:
+    def explains(self, rows: VotedRows) -> float:
         """Share of the variance of where rows count from; below 0 where the rows' mean would do better."""
         asked = rows.watched.any(1)
         if not asked.any():
@@ -179,7 +179,7 @@ def unit_vectors(places: Int[np.ndarray, "*shape"], period: int) -> Complex[np.n
     return np.exp(2j * np.pi * places / period)
 
 
-def fit_vote(rows: MovedRows, voters: Sequence[int]) -> Vote:
+def fit_vote(rows: VotedRows, voters: Sequence[int]) -> Vote:
     """The weights whose votes come nearest to where rows count from; tokens that are no voters have none."""
     asked = rows.watched.any(1)
     if not asked.any():

@@ -6,12 +6,12 @@ import pandas as pd
 from models.header import read_info
 from probes.stats import Interval
 from probes.studies.analysis import difference, over_seeds, series_by
-from probes.studies.study import Claim, Panel, Protocol, Row, Study
+from probes.studies.study import Panel, Protocol, Row, Study, StudyClaim
 from training.config import RunConfig
 from training.run.folder import RunFolder
 
 TINY = {"task": "mod3", "lengths": [6, 12], "d_model": 8, "n_layers": 1, "n_heads": 1, "steps": 3, "eval_rows": 8}
-CLAIM = Claim("faster is better", "IND is higher with the larger rate.", "above", 0.0, "it is surely lower")
+CLAIM = StudyClaim("faster is better", "IND is higher with the larger rate.", "above", 0.0, "it is surely lower")
 PROTOCOL = Protocol(
     "Is a larger rate better?",
     "None.",
