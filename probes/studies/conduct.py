@@ -96,7 +96,7 @@ class StudyFolder:
         except CountLensError as error:  # one broken run must not stop the others
             self.unmeasured[run.name] = str(error)
             return False
-        row: Row = {"run": run.name, "seed": float(run.config.seed)} | study.factors(run.config) | numbers
+        row: Row = {"run": run.name, "seed": float(run.config.seed), **study.factors(run.config), **numbers}
         line = _Line(run.name, study.version, fingerprint(folder.last), row)
         text = json.dumps(plain(line), allow_nan=False) + "\n"
         with writing(self._measured), self._measured.open("a") as file:

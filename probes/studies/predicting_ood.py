@@ -1,7 +1,26 @@
 """Study 1: does the mechanism, measured inside the training range, predict extrapolation?"""
 
-from probes.studies.study import Protocol, StudyClaim, seeds
+import math
+
+import numpy as np
+import pandas as pd
+import torch
+
+from models.checkpoint import load_counter
+from models.counter import Counter
+from probes.mechanism.hypotheses import OWN, Hypothesis, Variable
+from probes.mechanism.verdict import mechanisms
+from probes.result import task_of_counter
+from probes.stats import Interval
+from probes.studies.analysis import Statistic, left_out_predictions, mean_of, over_seeds, rank_correlation
+from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
+from training.batches import draw_tokens
+from training.config import RunConfig
+from training.evaluate import FINAL_ROWS, evaluating
+from training.run.folder import RunFolder
+from training.run.loop import loss_of
 from training.sweep.grid import Cell
+from training.tasks import NOT_SCORED
 
 SCHEMES = ("ape", "sine")
 DECAYS = (0.1, 1.0)
@@ -42,10 +61,10 @@ PROTOCOL = Protocol(
         "The score is that of the probe `mechanism`: 256 pairs of rows of 50 tokens. One variable of the paper's "
         "equation is set to its value in the other row, at the place that does best on 96 other pairs. Only pairs "
         "count whose predicted answer is neither row's own, and whose implied distance from the beginning occurred in "
-        "training (0 to 49 tokens): so no swap asks for a count beyond it. Correlations are Spearman's, of ranks within each of the four "
-        "cells (scheme and decay): differences between cells count for nothing. Each run's OOD is predicted by least "
-        "squares on the runs of all other seeds, with an intercept for each cell, from log loss alone, and from log "
-        "loss and score. 95 % intervals from drawing whole seeds again."
+        "training (0 to 49 tokens): so no swap asks for a count beyond it. Correlations are Spearman's, of "
+        "ranks within each of the four cells (scheme and decay): differences between cells count for nothing. Each "
+        "run's OOD is predicted by least squares on the runs of all other seeds, with an intercept for each cell, "
+        "from log loss alone, and from log loss and score. 95 % intervals from drawing whole seeds again."
     ),
     claims=(
         StudyClaim(
@@ -105,3 +124,149 @@ def _cells(number: int) -> tuple[Cell, ...]:
 
 
 CELLS, QUICK_CELLS = _cells(N_SEEDS), _cells(N_QUICK_SEEDS)
+
+PAIRS, SEED = 256, 0
+# The paper's equation, of whichever tokens tell where the row begins.
+EQUATION = Hypothesis(
+    "(own - beginning) mod m",
+    "the PID at which the row begins is subtracted from the token's own, modulo m",
+    (
+        OWN,
+        Variable(
+            "beginning",
+            "PID at which the row begins",
+            lambda query: query.first,
+            ("token", "first", "context"),
+            whole=True,
+        ),
+    ),
+    lambda values: values["own"] - values["beginning"],
+)
+OTHERS = ("ind", "log_loss", "margin", "weight_norm")  # what else may predict OOD
+
+
+def factors(config: RunConfig) -> Row:
+    """Scheme and decay."""
+    scheme, decay = config.model.position, config.optimiser.weight_decay
+    return {"scheme": scheme, "decay": decay, "cell": f"{scheme}, decay {decay:g}"}
+
+
+def measure(run: RunFolder) -> Row:
+    """The score first, then what is measured in distribution, and OOD last."""
+    counter = load_counter(run.last)
+    assert counter.info is not None
+    (tested,) = mechanisms(counter, {"beginning": EQUATION}, PAIRS, SEED).hypotheses
+    shares = {claim.variable: claim.accuracy.value for claim in tested.claims}
+    own, beginning = shares["own"], shares["beginning"]
+    norm = sum(float(parameter.detach().double().pow(2).sum()) for parameter in counter.parameters()) ** 0.5
+    return {
+        "score": min(own, beginning),
+        "score_own": own,
+        "score_beginning": beginning,
+        "ind": counter.info.scores["ind"],
+        **_in_distribution(counter),
+        "weight_norm": norm,
+        "ood": counter.info.scores["ood"],
+    }
+
+
+def _in_distribution(counter: Counter) -> Row:
+    """The expected loss, and by how much the right answer leads, over all rows of the training lengths."""
+    task, policy = task_of_counter(counter)
+    tokens = draw_tokens(counter, task, policy, "ind", FINAL_ROWS, torch.Generator().manual_seed(SEED))
+    labels = tokens.batch.label_ids
+    with evaluating(counter):
+        logits = counter(tokens.batch.token_ids, tokens.batch.position_ids)
+        loss = float(loss_of(logits, tokens))
+        scored = labels != NOT_SCORED
+        asked = labels.where(scored, 0)[..., None]
+        lead = logits.gather(-1, asked)[..., 0] - logits.scatter(-1, asked, -torch.inf).amax(-1)
+        shares = tokens.shares * scored
+        margin = float((lead * shares).sum() / shares.sum())
+    return {"log_loss": math.log10(max(loss, 1e-12)), "margin": margin}
+
+
+def _correlation(column: str, given: tuple[str, ...] = ()) -> Statistic:
+    return lambda table: rank_correlation(table, column, "ood", given, within=("cell",))
+
+
+def _lead(table: pd.DataFrame) -> float:
+    others = [abs(_correlation(column)(table)) for column in OTHERS]
+    return _correlation("score")(table) - float(np.nanmax(others)) if np.isfinite(others).any() else np.nan
+
+
+def with_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with what is predicted for each run from runs of other seeds, and by how much that errs."""
+    table = table.dropna(subset=["score", "log_loss", "ood"])
+    if table["seed"].nunique() < 3:
+        return table.iloc[:0].assign(predicted=[], error=[], error_without=[])
+    predicted = left_out_predictions(table, "ood", ("log_loss", "score"), "cell")
+    without = left_out_predictions(table, "ood", ("log_loss",), "cell")
+    return table.assign(
+        predicted=predicted,
+        error=np.abs(predicted - table["ood"]),
+        error_without=np.abs(without - table["ood"]),
+    ).assign(reduction=lambda runs: runs["error_without"] - runs["error"])
+
+
+def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
+    """The number of every claim."""
+    errors = with_errors(table)
+    has_errors = len(errors) > 0
+    return {
+        "the score goes with OOD": over_seeds(table, _correlation("score")),
+        "beyond the loss": over_seeds(table, _correlation("score", ("log_loss",))),
+        "better predictions": over_seeds(errors, mean_of("reduction")) if has_errors else None,
+        "better than what is measured anyway": over_seeds(table, _lead),
+        "close predictions": over_seeds(errors, mean_of("error")) if has_errors else None,
+    }
+
+
+def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
+    """Score and OOD of every run, what goes with OOD, and the predictions."""
+    columns = {"score": "interchange score", "ind": "IND", "log_loss": "log loss", "margin": "margin"} | {
+        "weight_norm": "weight norm"
+    }
+    found = {label: over_seeds(table, _correlation(column)) for column, label in columns.items()}
+    kept = {label: interval for label, interval in found.items() if interval is not None}
+    bars = Series("within cells", tuple(kept), tuple(kept.values()), "points")
+    panels = [
+        Panel(
+            "The mechanism inside the trained range, and counting beyond it",
+            "interchange accuracy",
+            "OOD %",
+            _points(table, "score", "ood"),
+        ),
+        Panel("What goes with OOD", "measured in distribution", "rank correlation", (bars,), categories=True),
+    ]
+    errors = with_errors(table)
+    if len(errors):
+        caption = "Predicted from the runs of other seeds, and measured"
+        panels.append(Panel(caption, "predicted OOD %", "measured OOD %", _points(errors, "predicted", "ood")))
+    return tuple(panels)
+
+
+def _points(table: pd.DataFrame, x: str, y: str) -> tuple[Series, ...]:
+    return tuple(
+        Series(
+            str(cell),
+            tuple(runs[x]),
+            tuple(Interval(value, value, value) for value in runs[y]),
+            "points",
+            tuple(runs["run"]),
+        )
+        for cell, runs in table.dropna(subset=[x, y]).groupby("cell")
+    )
+
+
+STUDY = Study(
+    1,
+    "The mechanism, measured inside the training range, predicts extrapolation",
+    PROTOCOL,
+    CELLS,
+    QUICK_CELLS,
+    factors,
+    measure,
+    estimate,
+    draw,
+)

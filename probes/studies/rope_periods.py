@@ -194,7 +194,8 @@ def factors(config: RunConfig) -> Row:
 def measure(run: RunFolder) -> Row:
     """The scores of the last checkpoint, what turned waves do, and what exchanged periods do."""
     counter = load_counter(run.last)
-    assert isinstance(counter, Transformer) and counter.info is not None
+    assert isinstance(counter, Transformer)
+    assert counter.info is not None
     task, policy = task_of_counter(counter)
     assert task.period is not None
     numbers: Row = {"ind": counter.info.scores["ind"], "ood": counter.info.scores["ood"]}
@@ -264,7 +265,7 @@ def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
 def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
     """OOD by base, over the detuning, and what turned waves do."""
     rope, sine = (select(table, scheme=scheme) for scheme in ("rope", "sine"))
-    arms = {
+    arms: dict[str, dict[str, object]] = {
         "exact periods": {"arm": "exact"},
         f"{DETUNED - 1:.1%} longer": {"factor": DETUNED},
         "usual periods": {"arm": "usual"},

@@ -55,8 +55,8 @@ PROTOCOL = Protocol(
         "vote_right": "share of answers that count from the residue that the vote points at",
         "first_right": "share of answers that count from what the first token implies",
         "keeps_moved": "share of answers that count from the true beginning all the same",
-        "keeps_layer1": "the same if PIDs stay, but keys and values of the first 12 tokens in layer 1 are those of rows "
-        "that begin as many places elsewhere",
+        "keeps_layer1": "the same if PIDs stay, but keys and values of the first 12 tokens in layer 1 are those of "
+        "rows that begin as many places elsewhere",
         "voters": "effective number of voters: (sum of weights)^2 / sum of their squares",
         **{f"weight_{place}": f"share of the weights of token {place}" for place in range(1, VOTERS + 1)},
         "keeps_10": "share of answers that stay when one of the first eight PIDs is moved by 10",
@@ -111,8 +111,8 @@ PROTOCOL = Protocol(
         ),
         StudyClaim(
             "taken in layer 0",
-            "On ape, other keys and values of the first 12 tokens in layer 1 leave more answers as they were than moved "
-            "PIDs do, by more than 20 points.",
+            "On ape, other keys and values of the first 12 tokens in layer 1 leave more answers as they were than "
+            "moved PIDs do, by more than 20 points.",
             "above",
             0.2,
             "the interval of the difference lies below 0.2",
@@ -185,7 +185,8 @@ def factors(config: RunConfig) -> Row:
 def measure(run: RunFolder) -> Row:
     """The vote, single moves, the anchor probe and the weights of the last checkpoint; the rises over training."""
     counter = load_counter(run.last)
-    assert isinstance(counter, Transformer) and counter.info is not None
+    assert isinstance(counter, Transformer)
+    assert counter.info is not None
     numbers: Row = {"ind": counter.info.scores["ind"], "ood": counter.info.scores["ood"]}
     numbers |= _measure_vote(counter)
     numbers["keeps_10"], numbers["keeps_5"] = (

@@ -128,7 +128,10 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"max_position": 20}, "more than max_position=20"),
         ({"architecture": "ape", "periods": [10]}, "ape has no waves, so that periods cannot be set: use sine, rope"),
         ({"architecture": "lstm", "periods": [10]}, "--periods is no option of the family lstm"),
-        ({"architecture": "rope", "periods": [0.5]}, r"periods = \[0.5\]: must be at least 1 and at most 1,000,000,000"),
+        (
+            {"architecture": "rope", "periods": [0.5]},
+            r"periods = \[0.5\]: must be at least 1 and at most 1,000,000,000",
+        ),
         ({"architecture": "rope", "periods": ["x"]}, r"periods = \['x'\]: must be float each"),
         ({"architecture": "rope", "periods": [float("nan")]}, r"periods = \[nan\]: must be"),
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
