@@ -75,9 +75,7 @@ class ModelOptions:
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
     dropout: Dropout | None = None  # of a recurrent counter, while training
-    periods: tuple[Period, ...] | None = (
-        None  # of rope's or sine's first waves, in positions, as 10 20 (the usual ones)
-    )
+    periods: tuple[Period, ...] | None = None  # of rope's or sine's first waves, as 10 20 (the usual ones)
 
 
 @dataclass(frozen=True)
