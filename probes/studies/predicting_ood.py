@@ -12,7 +12,15 @@ from probes.mechanism.hypotheses import OWN, Hypothesis, Variable
 from probes.mechanism.verdict import mechanisms
 from probes.result import task_of_counter
 from probes.stats import Interval
-from probes.studies.analysis import Statistic, left_out_predictions, mean_of, over_seeds, rank_correlation
+from probes.studies.analysis import (
+    Numbers,
+    Statistic,
+    Weights,
+    left_out_predictions,
+    mean_of,
+    over_seeds,
+    rank_correlation,
+)
 from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
 from training.batches import draw_tokens
 from training.config import RunConfig
@@ -187,19 +195,19 @@ def _in_distribution(counter: Counter) -> Row:
 
 
 def _correlation(column: str, given: tuple[str, ...] = ()) -> Statistic:
-    return lambda table: rank_correlation(table, column, "ood", given, within=("cell",))
+    return rank_correlation(column, "ood", given, within="cell")
 
 
-def _lead(table: pd.DataFrame) -> float:
-    others = [abs(_correlation(column)(table)) for column in OTHERS]
-    return _correlation("score")(table) - float(np.nanmax(others)) if np.isfinite(others).any() else np.nan
+def _lead(table: pd.DataFrame, weights: Weights) -> Numbers:
+    others = np.ma.masked_invalid([np.abs(_correlation(column)(table, weights)) for column in OTHERS])
+    return _correlation("score")(table, weights) - np.ma.filled(others.max(0), np.nan)
 
 
 def with_errors(table: pd.DataFrame) -> pd.DataFrame:
     """The table with what is predicted for each run from runs of other seeds, and by how much that errs."""
     table = table.dropna(subset=["score", "log_loss", "ood"])
     if table["seed"].nunique() < 3:
-        return table.iloc[:0].assign(predicted=[], error=[], error_without=[])
+        return table.iloc[:0]
     predicted = left_out_predictions(table, "ood", ("log_loss", "score"), "cell")
     without = left_out_predictions(table, "ood", ("log_loss",), "cell")
     return table.assign(

@@ -13,7 +13,20 @@ from models.families import build_counter
 from models.transformer import Transformer
 from probes.result import task_of_counter
 from probes.stats import Interval
-from probes.studies.analysis import Statistic, difference, mean_of, over_seeds, rank_correlation, select, series_by
+from probes.studies.analysis import (
+    Numbers,
+    Statistic,
+    Weights,
+    difference,
+    gaps,
+    has,
+    mean_gap,
+    over_seeds,
+    rank_correlation,
+    select,
+    series_by,
+    weighted_mean,
+)
 from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
 from probes.studies.turned_waves import turn_waves
 from training.config import RunConfig
@@ -226,38 +239,35 @@ def ideal_clock(base: int, factor: float, trained: int = 50, longest: int = 100)
     return float(100 * np.average(right, weights=longest + 1 - asked))
 
 
-def _gap(other: dict[str, object]) -> Statistic:
-    return difference("ood", {"arm": "exact"}, other, within="base")
+def _least_gap(table: pd.DataFrame, weights: Weights) -> Numbers:
+    found = np.ma.masked_invalid(gaps(table, weights, "ood", {"arm": "exact"}, {"factor": DETUNED}, "base"))
+    return np.ma.filled(found.min(0), np.nan) if len(found) else np.full(len(weights), np.nan)
 
 
-def _least_gap(table: pd.DataFrame) -> float:
-    gaps = [_gap({"factor": DETUNED})(part) for _, part in table.groupby("base")]
-    return float(np.nanmin(gaps)) if np.isfinite(gaps).any() else np.nan
-
-
-def _from_ideal(table: pd.DataFrame) -> float:
-    means = table.groupby(["base", "factor"])["ood"].mean()
-    return float(np.mean([abs(ood - ideal_clock(int(base), factor)) for (base, factor), ood in means.items()]))
-
-
-def _gain(table: pd.DataFrame) -> float:
-    return float((table["exchanged_ood"] - table["ood"]).mean())
+def _from_ideal(table: pd.DataFrame, weights: Weights) -> Numbers:
+    points = table[["base", "factor"]].drop_duplicates().to_dict("records")
+    ood = table["ood"].to_numpy(float)
+    apart = [
+        np.abs(weighted_mean(ood, weights, has(table, point)) - ideal_clock(int(point["base"]), point["factor"]))
+        for point in points
+    ]
+    return np.mean(apart, axis=0) if apart else np.full(len(weights), np.nan)
 
 
 def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
     """The number of every claim."""
     rope, sine = (select(table, scheme=scheme) for scheme in ("rope", "sine"))
     dose = rope[rope["base"].isin(DOSE_BASES) & rope["factor"].notna()]
-    clock = select(rope, arm="exact").assign(more=lambda runs: runs["clock_follows"] - runs["others_follow"])
+    exact, detuned, usual = {"arm": "exact"}, {"factor": DETUNED}, {"arm": "usual"}
     statistics: dict[str, tuple[pd.DataFrame, Statistic]] = {
-        "exact beats detuned": (rope, _gap({"factor": DETUNED})),
-        "exact beats usual": (rope, _gap({"arm": "usual"})),
-        "dose and response": (dose, lambda runs: rank_correlation(runs, "factor", "ood")),
-        "the clock turns the answer": (clock, mean_of("more")),
+        "exact beats detuned": (rope, difference("ood", exact, detuned, by="base")),
+        "exact beats usual": (rope, difference("ood", exact, usual, by="base")),
+        "dose and response": (dose, rank_correlation("factor", "ood")),
+        "the clock turns the answer": (select(rope, arm="exact"), mean_gap("clock_follows", "others_follow")),
         "an ideal clock": (dose, _from_ideal),
         "every base": (rope, _least_gap),
-        "too late after training": (select(rope, arm="detuned"), _gain),
-        "sine as well": (sine, difference("ood", {"arm": "exact"}, {"factor": DETUNED})),
+        "too late after training": (select(rope, arm="detuned"), mean_gap("exchanged_ood", "ood")),
+        "sine as well": (sine, difference("ood", exact, detuned, by="base")),
     }
     return {name: over_seeds(runs, statistic) for name, (runs, statistic) in statistics.items()}
 

@@ -10,7 +10,17 @@ from probes.mechanism.anchors import anchor_probe
 from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer, half_rise
 from probes.result import task_of_counter
 from probes.stats import Interval
-from probes.studies.analysis import Statistic, mean_of, over_seeds, select, series_by
+from probes.studies.analysis import (
+    Numbers,
+    Statistic,
+    Weights,
+    mean_gap,
+    mean_of,
+    over_seeds,
+    select,
+    series_by,
+    weighted_mean,
+)
 from probes.studies.fourier import share_at_periods
 from probes.studies.study import Panel, Protocol, Row, Series, Study, StudyClaim, seeds
 from probes.studies.vote import draw_steps, fit_vote, followed_beginning, kept_answers, run_moved
@@ -242,28 +252,24 @@ def _measure_rises(run: RunFolder) -> Row:
     return {name: None if rise is None else rise.step for name, rise in rises.items()}
 
 
-def _more(one: str, other: str) -> Statistic:
-    return lambda table: float((table[one] - table[other]).mean())
-
-
-def _log_ratio(table: pd.DataFrame) -> float:
-    return float(np.log2(table["vote_rise"] / table["ood_rise"]).mean())
+def _log_ratio(table: pd.DataFrame, weights: Weights) -> Numbers:
+    return weighted_mean(np.log2((table["vote_rise"] / table["ood_rise"]).to_numpy(float)), weights)
 
 
 def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
     """The number of every claim."""
     ape, sine, spe = (select(table, scheme=scheme) for scheme in ("ape", "sine", "spe"))
     statistics: dict[str, tuple[pd.DataFrame, Statistic]] = {
-        "more than the first token": (ape, _more("vote_explains", "first_explains")),
+        "more than the first token": (ape, mean_gap("vote_explains", "first_explains")),
         "several voters": (ape, mean_of("voters")),
-        "blind to ten": (ape, _more("keeps_10", "keeps_5")),
+        "blind to ten": (ape, mean_gap("keeps_10", "keeps_5")),
         "a vote and nothing else": (ape, mean_of("vote_explains")),
-        "taken in layer 0": (ape, _more("keeps_layer1", "keeps_moved")),
+        "taken in layer 0": (ape, mean_gap("keeps_layer1", "keeps_moved")),
         "beyond training": (ape, mean_of("vote_explains_long")),
         "in the weights": (ape, mean_of("qk_layer1")),
         "the vote forms first": (ape, _log_ratio),
-        "sine as well": (sine, _more("vote_explains", "first_explains")),
-        "not spe": (spe, _more("keeps_10", "keeps_5")),
+        "sine as well": (sine, mean_gap("vote_explains", "first_explains")),
+        "not spe": (spe, mean_gap("keeps_10", "keeps_5")),
     }
     return {name: over_seeds(runs, statistic) for name, (runs, statistic) in statistics.items()}
 

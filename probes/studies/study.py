@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from models.errors import CountLensError
 from probes.result import plain
 from probes.stats import Interval
 from training.config import RunConfig
@@ -31,7 +32,7 @@ class StudyClaim:
     name: str
     statement: str
     side: Literal["above", "below"]
-    threshold: float
+    threshold: int | float
     refuted_by: str
     is_primary: bool = True  # the verdict rests on primary claims; the others are reported beside them
     unit: str = ""  # of the number, as "points"
@@ -92,6 +93,13 @@ class Series:
     y: tuple[Interval, ...]
     look: Literal["line", "dashed", "points"] = "line"
     names: tuple[str, ...] = ()  # of the points, where each is a run
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or len(self.names) not in (0, len(self.x)):
+            raise CountLensError(
+                f"a series of {len(self.x)} places, {len(self.y)} numbers and {len(self.names)} names: they must be "
+                "as many"
+            )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ PROTOCOL = Protocol(
     "None.",
     "It is.",
     "Two rates, two seeds.",
-    {"lr": "the rate", "ind": "percent right", "weird": "always missing"},
+    {"lr": "the rate", "task": "its name", "ind": "percent right", "weird": "always missing"},
     "Means.",
     (CLAIM,),
     "Everything else.",
@@ -25,7 +25,7 @@ PROTOCOL = Protocol(
 
 
 def factors(config: RunConfig) -> Row:
-    return {"lr": config.optimiser.lr}
+    return {"lr": config.optimiser.lr, "task": config.data.task}
 
 
 def measure(run: RunFolder) -> Row:
@@ -33,7 +33,7 @@ def measure(run: RunFolder) -> Row:
 
 
 def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
-    return {CLAIM.name: over_seeds(table, difference("ind", {"lr": 0.1}, {"lr": 0.0}))}
+    return {CLAIM.name: over_seeds(table, difference("ind", {"lr": 0.1}, {"lr": 0.0}, by="task"))}
 
 
 def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
