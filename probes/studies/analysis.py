@@ -28,7 +28,7 @@ def over_seeds(table: pd.DataFrame, statistic: Statistic, seed: int = 0) -> Inte
     Runs of one seed go together: they begin with related weights and see the same rows.
     """
     codes, seeds = pd.factorize(table["seed"])
-    if len(seeds) < 2:
+    if len(seeds) < 2 or not np.isfinite(statistic(table, np.ones((1, len(table))))).all():
         return None
     (interval,) = bootstrap(
         lambda drawn: statistic(table, drawn[:, codes].astype(float))[None], np.ones(len(seeds)), seed
@@ -95,7 +95,8 @@ def series_by(
     """The mean of a column with its interval, for each value of another; values with too few runs are left out."""
     found = {key: over_seeds(part, mean_of(column)) for key, part in table.groupby(by)}
     kept = {key: interval for key, interval in found.items() if interval is not None}
-    return Series(label, tuple(kept), tuple(kept.values()), look)
+    places = tuple(key if isinstance(key, str) else float(key) for key in kept)
+    return Series(label, places, tuple(kept.values()), look)
 
 
 def rank_correlation(one: str, other: str, given: tuple[str, ...] = (), within: str | None = None) -> Statistic:

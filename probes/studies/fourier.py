@@ -40,7 +40,7 @@ def power_share(scores: np.ndarray, period: int) -> float:
     """Share of the variance along the last axis, which is some whole periods long, at periods that divide `period`.
 
     >>> wave = np.cos(2 * np.pi * np.arange(120) / 10)
-    >>> round(power_share(wave, 10), 6), round(power_share(wave, 7 * 2), 6)
+    >>> round(power_share(wave, 10), 6), round(power_share(wave, 8), 6)
     (1.0, 0.0)
     """
     length = scores.shape[-1] // period * period

@@ -69,7 +69,7 @@ def test_a_planted_truth_supports_every_claim() -> None:
         ({"exact": 50.0, "detuned": 50.0, "dose": 50.0}, "dose and response"),
         ({"clock_follows": 0.2, "others_follow": 0.3}, "the clock turns the answer"),
         ({"dose": 50.0, "exact": 50.0, "detuned": 50.0}, "an ideal clock"),
-        ({"exact": 10.0}, "every base"),
+        ({"exact": 0.0}, "every base"),
         ({"gain": 30.0}, "too late after training"),
         ({"sine exact": 40.0}, "sine as well"),
     ],
@@ -77,8 +77,14 @@ def test_a_planted_truth_supports_every_claim() -> None:
 def test_a_planted_falsehood_refutes_its_claim(falsehood: dict[str, float], claim: str) -> None:
     table = planted(**falsehood)
     assert statuses(table)[claim] == "refuted"
-    is_primary = next(one for one in PROTOCOL.claims if one.name == claim).is_primary
-    assert overall_status(STUDY.judge(table)) == ("refuted" if is_primary else "supported") or not is_primary
+    if next(one for one in PROTOCOL.claims if one.name == claim).is_primary:
+        assert overall_status(STUDY.judge(table)) == "refuted"
+
+
+def test_a_claim_that_is_not_primary_does_not_change_the_verdict() -> None:
+    table = planted(gain=30.0)
+    assert statuses(table)["too late after training"] == "refuted"
+    assert overall_status(STUDY.judge(table)) == "supported"
 
 
 def test_arms_that_were_not_run_leave_their_claims_open() -> None:
