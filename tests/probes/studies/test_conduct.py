@@ -126,7 +126,7 @@ def test_a_run_that_cannot_be_measured_is_named_and_stops_no_other(
 
 
 def test_a_study_without_a_finished_run_has_no_result(tmp_path: Path, measured: list[str]) -> None:
-    with pytest.raises(CountLensError, match="no run of the study toy is finished in .*: not finished"):
+    with pytest.raises(CountLensError, match=r"no run of the study toy is finished in .*: not finished"):
         StudyFolder.below(tmp_path, "toy", quick=False).result()
 
 
