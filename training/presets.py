@@ -260,9 +260,15 @@ def _resolve_model(options: ModelOptions, recipe: Recipe) -> ModelSettings:
     if foreign:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
         raise CountLensError(f"{flags} is no option of the family {options.family}: leave it out")
-    usual = {field.name: field.default for field in fields(config)} | config.sizes_at(options.d_model or recipe.d_model)
+    usual = _family_values(options, options.d_model or recipe.d_model)
     chosen = {name: value for name, value in vars(recipe).items() if value is not None}
     return ModelSettings(**_fill(options, usual | chosen | {"position": DEFAULT_POSITION}) | absent)
+
+
+def _family_values(options: ModelOptions, d_model: int) -> dict[str, Any]:
+    """What the family's config has for each of its fields at this width, unless told otherwise."""
+    config = FAMILIES[options.family].config
+    return {field.name: field.default for field in fields(config)} | config.sizes_at(d_model)
 
 
 def model_config(config: RunConfig) -> CounterConfig:
@@ -293,14 +299,19 @@ def cell_name(config: RunConfig) -> str:
     parts += [] if model.periods is None else [f"periods{'_'.join(f'{period:.9g}' for period in model.periods)}"]
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
+    parts += [f"{data.max_position}pids"] * (data.max_position != task_of(config).max_position)
     parts += [data.policy] * (data.policy != "shifted")
-    parts += _other_than_recipe(config, recipe)
+    parts += _unusual_values(config, recipe)
     parts += [config.preset] * (config.preset != "small")
     return f"{data.task}{'-bos' * data.bos}/{'-'.join(parts)}"
 
 
-# What a name says of a recipe's value that was changed; layers, width and heads have places of their own.
-RECIPE_LABELS = {
+# What a name says of a value that is not the recipe's, or not the usual one at this width; layers, width and heads have
+# places of their own.
+LABELS = {
+    "d_mlp": "mlp{}",
+    "d_state": "state{}",
+    "d_head": "head{}",
     "init_std": "init{:g}",
     "embed_std": "embed{:g}",
     "dropout": "dropout{:g}",
@@ -315,14 +326,11 @@ RECIPE_LABELS = {
 }
 
 
-def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
-    """The parts of a name for options of the recipe that were given another value."""
+def _unusual_values(config: RunConfig, recipe: Recipe) -> list[str]:
+    """The parts of a name for options that were given another value than the recipe's or the family's own."""
     values = vars(config.model) | vars(config.optimiser)
-    return [
-        label.format(values[name])
-        for name, label in RECIPE_LABELS.items()
-        if values[name] not in (None, getattr(recipe, name))
-    ]
+    usual = _family_values(config.model, config.model.d_model) | vars(recipe)
+    return [label.format(values[name]) for name, label in LABELS.items() if values[name] not in (None, usual.get(name))]
 
 
 def describe(model: ModelSettings) -> str:

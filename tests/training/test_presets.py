@@ -137,6 +137,12 @@ def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_posit
         ({"policy": "randomised"}, {}, "mod10/ape-2L-randomised/seed0"),
         ({}, {"position": "rope", "periods": (10.0, 20.0)}, "mod10/rope-2L-periods10_20/seed0"),
         ({}, {"position": "rope", "periods": (10.025, 20.05)}, "mod10/rope-2L-periods10.025_20.05/seed0"),
+        ({"max_position": 200}, {}, "mod10/ape-2L-200pids/seed0"),
+        ({}, {"d_mlp": 100}, "mod10/ape-2L-mlp100/seed0"),
+        ({}, {"d_model": 128, "d_mlp": 512}, "mod10/ape-2L-128d/seed0"),
+        ({}, {"family": "s4", "d_state": 8}, "mod10/s4-1L-state8/seed0"),
+        ({}, {"family": "s4", "d_state": 64}, "mod10/s4-1L/seed0"),
+        ({}, {"family": "rwkv6", "d_head": 32}, "mod10/rwkv6-1L-head32/seed0"),
     ],
 )
 def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:
