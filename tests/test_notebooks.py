@@ -45,5 +45,5 @@ def test_it_carries_no_output(path: Path) -> None:
             assert cell.execution_count is None
 
 
-def test_there_are_three() -> None:
-    assert len(NOTEBOOKS) == 3
+def test_there_are_four() -> None:
+    assert len(NOTEBOOKS) == 4

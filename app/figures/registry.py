@@ -18,6 +18,7 @@ from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.outcomes import outcomes_figure
 from app.figures.over_seeds import over_seeds_figure
 from app.figures.patching import patching_caption, patching_figure
+from app.figures.studies import panel_figure
 from probes.ablation.bos_ablation import BosAblation
 from probes.ablation.mask_as_finder import MaskAsFinder
 from probes.ablation.period_shift import PeriodShift
@@ -37,6 +38,7 @@ from probes.reading.first_token import FirstToken
 from probes.reading.logit_lens import LogitLens
 from probes.reading.mod_pca import ModPca
 from probes.result import Result
+from probes.studies.result import StudyResult
 
 Figures = dict[str, go.Figure]  # by caption
 
@@ -108,6 +110,7 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
     StartDistance: lambda result: {"Answers that each way to count predicts": outcomes_figure(result)},
     MemoryMechanisms: lambda result: {"How often each claim about the memory comes out": memory_claims_figure(result)},
     MemoryParts: lambda result: {"Answers that go on from the donor's count": memory_parts_figure(result)},
+    StudyResult: lambda result: {panel.caption: panel_figure(panel) for panel in result.panels},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
     OverSeeds: lambda result: {"Seed by seed": over_seeds_figure(result)},
     OrderOverRuns: lambda result: {"What rises before and after OOD accuracy, over runs": order_figure(result)},
