@@ -2,12 +2,14 @@
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from models.checkpoint import load_counter
 from models.find import find_snapshots
 from models.transformer import Transformer
 from probes.mechanism.anchors import anchor_probe
-from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer, half_rise
+from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer
+from probes.over_training.rises import change_point
 from probes.result import task_of_counter
 from probes.stats import Interval
 from probes.studies.analysis import (
@@ -75,8 +77,8 @@ PROTOCOL = Protocol(
         "anchor_best": "what the best anchor predicts there",
         "qk_layer0": "share of the variance of layer 0's attention scores over the key's PID at periods that divide 10",
         "qk_layer1": "the same in layer 1, at the mean residual stream of each PID",
-        "vote_rise": "training step at which following a moved beginning has done half of its rise (ape)",
-        "ood_rise": "training step at which OOD has done half of its rise (ape)",
+        "vote_rise": "training step at which following a moved beginning rises (ape)",
+        "ood_rise": "training step at which OOD rises (ape)",
     },
     analysis=(
         "Rows of 50 tokens; each of the first 12 PIDs is moved, with probability one half, by a step of its own from "
@@ -84,9 +86,9 @@ PROTOCOL = Protocol(
         "vector that points at the beginning it counts from, on a circle of 10; a row is their mean. The vote is the "
         "sum of the tokens' unit vectors with weights that are not negative, fitted by least squares to 256 rows and "
         "scored on 256 others. Periods that divide 10: of 120 PIDs, the discrete Fourier components at 10, 5, 10/3, "
-        "2.5 and 2; five components taken at random hold 8 % of white noise. Rises: the step at which a curve over "
-        "snapshots first passes half of its rise, as in the probe `dynamics`. Means over seeds; 95 % intervals from "
-        "drawing seeds again."
+        "2.5 and 2; five components taken at random hold 8 % of white noise. Rises: the step between the lower and the "
+        "upper part of a curve over snapshots, by ranks alone (Pettitt's change point), so that the scale of the "
+        "curve does not matter. Means over seeds; 95 % intervals from drawing seeds again."
     ),
     claims=(
         StudyClaim(
@@ -235,7 +237,7 @@ def _measure_vote(counter: Transformer) -> Row:
 
 
 def _measure_rises(run: RunFolder) -> Row:
-    """When each curve over training has done half of its rise; None without snapshots, or without a rise."""
+    """The step at which each curve over training rises; None without snapshots, or without a rise."""
     found = find_snapshots(run.path).by_step
     if len(found) < LEAST_SNAPSHOTS:
         return {"vote_rise": None, "ood_rise": None}
@@ -245,11 +247,17 @@ def _measure_rises(run: RunFolder) -> Row:
     vote = np.array([followed_beginning(counter, TOGETHER, ROWS_TOGETHER, SEED) for counter in counters])
     task, _ = task_of_counter(counters[-1])
     assert task.period is not None
-    rises = {
-        "vote_rise": half_rise(steps, vote, 100 / task.period),
-        "ood_rise": half_rise(steps, ood, accuracy_of_one_answer("ood")(counters[-1], SEED)),
-    }
-    return {name: None if rise is None else rise.step for name, rise in rises.items()}
+    floors = {"vote_rise": 100 / task.period, "ood_rise": accuracy_of_one_answer("ood")(counters[-1], SEED)}
+    curves = {"vote_rise": vote, "ood_rise": ood}
+    return {name: _step_of_rise(steps, np.maximum(curves[name], floor)) for name, floor in floors.items()}
+
+
+def _step_of_rise(steps: Int[np.ndarray, "snapshot"], scores: Float[np.ndarray, "snapshot"]) -> float | None:
+    """The middle, on a scale of logarithms, between the last snapshot of the lower part and the first of the upper."""
+    if scores.max() == scores[0]:
+        return None
+    upper = change_point(scores)
+    return float(np.sqrt((1 + steps[upper - 1]) * (1 + steps[upper])) - 1)
 
 
 def _log_ratio(table: pd.DataFrame, weights: Weights) -> Numbers:
@@ -310,8 +318,8 @@ def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
         panels.append(
             Panel(
                 "When the vote forms",
-                "step at which OOD is half risen",
-                "step at which following is half risen",
+                "step at which OOD rises",
+                "step at which following rises",
                 (points,),
             )
         )
