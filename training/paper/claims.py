@@ -64,19 +64,22 @@ def _name(cell: "ComparedCell", side: Side) -> str:
     return f"{paper.architecture}{bos}, {size}, {SIDES[side]}"
 
 
-def _within(cell: "ComparedCell", side: Side, name: str = "", decides: bool = True, **bound: float) -> Line:
+def _within(cell: "ComparedCell", side: Side, name: str = "", decides: bool = True, **bound: Any) -> Line:
     """A line that a score lies on one side of a number: `at_least`, `at_most` or `below`."""
-    run = cell.ours.name if cell.ours else None
     paper = getattr(cell.paper, side)
-    return bounded(name or _name(cell, side), _score(cell, side), paper, **bound, decides=decides, run=run)
+    return bounded(name or _name(cell, side), _score(cell, side), paper, **bound, decides=decides, **_origin(cell))
 
 
 def _above(cell: "ComparedCell", other: "ComparedCell", decides: bool = True) -> Line:
     """A line that one counter is right beyond training lengths more often than another."""
-    run = cell.ours.name if cell.ours else None
     name, than = _name(cell, "ood"), _score(other, "ood")
-    paper = cell.paper.ood
-    return exceeding(name, _score(cell, "ood"), paper, other.paper.architecture, than, decides=decides, run=run)
+    numbers = _score(cell, "ood"), cell.paper.ood
+    return exceeding(name, *numbers, other.paper.architecture, than, decides=decides, **_origin(cell))
+
+
+def _origin(cell: "ComparedCell") -> dict[str, str | None]:
+    """The counter that a line is of, and why it differs from the paper's."""
+    return {"run": cell.ours.name if cell.ours else None, "reason": cell.reason}
 
 
 def _succession(comparison: "Comparison") -> Iterator[Line]:
@@ -98,7 +101,7 @@ def _shifted_start(comparison: "Comparison") -> Iterator[Line]:
         for layers in reversed(LAYERS):
             cell = _cell(comparison, MAIN, task="shifted_start", architecture=scheme, layers=layers)
             succeeds = (scheme, layers) == ("rope", 4)
-            bound = {"at_least": SUCCESS} if succeeds else {"below": SUCCESS}
+            bound: dict[str, Any] = {"at_least": SUCCESS} if succeeds else {"below": SUCCESS}
             yield _within(cell, "ood", **bound, decides=succeeds)
 
 
@@ -125,7 +128,7 @@ def _selective(comparison: "Comparison") -> Iterator[Line]:
         yield _above(two["nope"], two[scheme])
     four = {scheme: _cell(comparison, MAIN, task="selective", architecture=scheme, layers=4) for scheme in SCHEMES}
     for scheme in SCHEMES:
-        bound = {"below": SUCCESS} if scheme == "rope" else {"at_least": SUCCESS}
+        bound: dict[str, Any] = {"below": SUCCESS} if scheme == "rope" else {"at_least": SUCCESS}
         yield _within(four[scheme], "ood", **bound, decides=scheme != "rope")
 
 
@@ -158,7 +161,7 @@ def _bos(comparison: "Comparison") -> Iterator[Line]:
     for scheme in ("nope", "rope"):
         for bos in (False, True):
             cell = _cell(comparison, "bos", task="mod10", architecture=scheme, layers=2, bos=bos)
-            bound = {"at_least": SUCCESS} if bos else {"at_most": GUESSING}
+            bound: dict[str, Any] = {"at_least": SUCCESS} if bos else {"at_most": GUESSING}
             yield _within(cell, "ind", **bound, name=f"{scheme} {'with' if bos else 'without'} bos, {SIDES['ind']}")
 
 
@@ -233,7 +236,7 @@ CLAIMS: dict[str, Claim] = {
     "modular": Claim(
         "Counting modulo 10",
         "section 4",
-        "ape and sine count modulo 10 beyond training lengths; spe breaks off there; nope and rope cannot even learn it.",
+        "ape and sine count modulo 10 beyond training lengths; spe breaks off there; nope and rope never learn it.",
         "Rows of equal tokens, up to 50 in training and 51 to 100 in the test, at every start position. Whoever always "
         "answers the same is right in 11.8 % of cases.",
         _modular,
@@ -257,8 +260,8 @@ CLAIMS: dict[str, Claim] = {
         "Second step: positions modulo 10",
         "section 5, appendix D",
         "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
-        "At the three places that the paper draws: the share of the variance between tokens that lies between positions "
-        "that differ modulo 10, if it is more than chance. From 50 % on, clusters can be seen.",
+        "At the three places that the paper draws: the share of the variance that lies between positions which "
+        "differ modulo 10, if it is more than chance. From 50 % on, clusters can be seen.",
         _no_scores,
     ),
     "attention": Claim(
@@ -280,7 +283,7 @@ CLAIMS: dict[str, Claim] = {
     "recurrent": Claim(
         "Recurrent models count; newer ones less so",
         "section 6, appendix A",
-        "RNN and LSTM count beyond training with one layer; S4, Mamba and RWKV-6, made for parallel training, each fail "
+        "RNN and LSTM count beyond training with one layer; S4, Mamba and RWKV-6, made to train in parallel, each fail "
         "somewhere.",
         "The same tasks, one layer.",
         _recurrent,
@@ -289,8 +292,8 @@ CLAIMS: dict[str, Claim] = {
         "Luck with the seed",
         "appendix B",
         "Where sine, ape, spe, Mamba or RWKV-6 can extrapolate, many of their seeds still do not.",
-        f"Points of accuracy between the best seed and the median one, where the paper's are {LARGE_GAP:.0f} or more apart "
-        f"and we have {LEAST_SEEDS} seeds or more.",
+        f"Points of accuracy between the best seed and the median one, where the paper's are {LARGE_GAP:.0f} or more "
+        f"apart and we have {LEAST_SEEDS} seeds or more.",
         _medians,
     ),
 }

@@ -24,6 +24,7 @@ class Line:
     decides: bool = True  # whether the claim falls if none of the lines like this one holds
     run: str | None = None  # our counter that it is of
     interval: tuple[float, float] | None = None  # of ours, where it is an estimate
+    reason: str | None = None  # why ours differs from the paper's, where that is known
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Finding:
     def sentence(self) -> str:
         """The tally behind the verdict."""
         missing = len(self.lines) - len(self.tested)
+        if not self.tested:
+            return f"none of its {missing} numbers is tested" if missing else "nothing is tested yet"
         count = f"{sum(line.holds is True for line in self.tested)} of {len(self.tested)} numbers come out"
         return f"{count}; {missing} more are not tested" if missing else count
 

@@ -9,6 +9,7 @@ from score_rows import row_of
 from models.find import SHIPPED
 from training.paper.claims import CLAIMS, GUESSING, judge
 from training.paper.comparison import compare
+from training.paper.differences import Difference
 from training.paper.finding import Finding, bounded
 from training.paper.score_table import ScoreRow, read_scores
 from training.paper.tables import PaperCell, paper_cells
@@ -94,6 +95,14 @@ def test_an_undecided_claim_is_not_carried_by_its_side_lines() -> None:
     assert Finding((aside, bounded("ape", None, 100.0, at_least=95.0))).sentence == (
         "1 of 1 numbers come out; 1 more are not tested"
     )
+
+
+def test_a_line_that_does_not_come_out_tells_the_known_reason() -> None:
+    rows = rows_with(lambda cell: (100.0, 40.0 if (cell.task, cell.architecture) == ("mod10", "sine") else cell.ood))
+    reasons = [Difference("too narrow", {"task": ("mod10",), "architecture": ("sine",)})]
+    lines = {line.name: line for line in judge(CLAIMS["modular"], compare(rows, reasons)).lines}
+    assert lines["sine, 2 layers, longer rows"].reason == "too narrow"
+    assert lines["ape, 2 layers, longer rows"].reason is None
 
 
 def test_the_shipped_scores_name_a_run_for_every_tested_line() -> None:
