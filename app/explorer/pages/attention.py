@@ -24,7 +24,7 @@ WIDTH = 260  # of a widget, in pixels
 
 @dataclass(frozen=True)
 class Settings:
-    row: behaviour.Settings
+    row: behaviour.Row
     layer: int
     head: int | None  # None: all of the layer
 
@@ -34,8 +34,8 @@ def controls(subject: SharedCounter) -> Settings:
     cfg = subject.counter.cfg
     if not isinstance(cfg, TransformerConfig):
         task, _ = task_of_counter(subject.counter)
-        return Settings(behaviour.Settings("", task.train_length, 0, 0), 0, None)
-    row = behaviour.controls(subject)
+        return Settings(behaviour.Row("", task.train_length, 0, 0), 0, None)
+    row = behaviour.choose_row(subject)
     layer, head = 0, ALL_HEADS
     with st.container(horizontal=True, gap="medium"):
         if cfg.n_layers > 1:

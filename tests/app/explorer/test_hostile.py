@@ -34,7 +34,7 @@ LOADED = "img src"  # part of the name of a counter that can be loaded
 NAMES = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
     *("pids", "modulus", "solid", "edit", "every", "L0", "pair", "metric", "direction", "position", "row", "mechanism"),
-    *("picture", "colours", "source", "moving", "curves", "read", "layers"),
+    *("picture", "colours", "source", "moving", "curves", "read", "layers", "move", "move_from", "move_to", "move_by"),
 )  # of all parameters
 URLS: dict[str, dict[str, str]] = {
     "markdown": dict.fromkeys(NAMES, IMAGE),
