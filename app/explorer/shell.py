@@ -12,6 +12,7 @@ from app.explorer import cache, state
 from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
+from app.explorer.glossary import glossary_table
 from app.explorer.page import Note, Page, Panel, Panels
 from app.explorer.takeaway import describe
 from models.errors import CountLensError
@@ -29,7 +30,10 @@ def show(page: Page, catalogue: Catalogue) -> None:
     """The page."""
     state.begin()
     st.html(LESS_MARGIN)
-    st.title(page.title, anchor=False)
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        st.title(page.title, anchor=False, width="content")
+        with st.popover("Words", icon=":material/dictionary:", help="What the words on these pages mean"):
+            st.markdown(glossary_table())
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
     if catalogue.default is None:
@@ -98,7 +102,8 @@ def _describe(entry: Entry) -> None:
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
         f"{info.architecture}, {info.model.get('n_layers')} layers, "
-        f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %{last}"
+        f"{info.model.get('d_model')} wide. Right at trained lengths (IND) / beyond (OOD): "
+        f"{scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))
 

@@ -77,7 +77,7 @@ def _above(cell: "ComparedCell", other: "ComparedCell", decides: bool = True) ->
     return exceeding(name, *numbers, other.paper.architecture, than, decides=decides, **_origin(cell))
 
 
-def _origin(cell: "ComparedCell") -> dict[str, str | None]:
+def _origin(cell: "ComparedCell") -> dict[str, Any]:
     """The counter that a line is of, and why it differs from the paper's."""
     return {"run": cell.ours.name if cell.ours else None, "reason": cell.reason}
 

@@ -26,7 +26,9 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         shown = catalogue
     grid = zoo_grid(shown.sound)
     with place:
-        st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
+        st.markdown(
+            "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
+        )
         st.html(zoo_table(grid))
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
