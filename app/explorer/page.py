@@ -1,6 +1,6 @@
 """What a page is: data in the registry, and a module of `app/explorer/pages/` that chooses, calls and shows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -36,6 +36,20 @@ def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *
     return Panel(caption, Call(draw, found, *arguments, **named), result.to_frame, result.verdict.sentence)
 
 
+def spread_panel(
+    caption: str, draw: Callable[..., "go.Figure"], subjects: Sequence[Any], results: Sequence[Call[Any]], **named: Any
+) -> Panel:
+    """A figure of several seeds' results, with a table in which each line names its counter."""
+
+    def frame() -> "pd.DataFrame":
+        import pandas as pd
+
+        tables = {subject.name: found.value.to_frame() for subject, found in zip(subjects, results, strict=True)}
+        return pd.concat(tables, names=["counter"]).reset_index(level=0)
+
+    return Panel(caption, Call(draw, *results, **named), frame, f"{len(results)} seeds that are here.")
+
+
 @dataclass(frozen=True)
 class Note:
     """A sentence in place of a panel."""
@@ -51,8 +65,8 @@ class Page:
     """One entry of the navigation.
 
     `module` has `controls(subject) -> Settings`, which draws the page's own widgets, and `panels(subject, settings)`,
-    which yields its panels one by one. A page that is not of a counter has `show(catalogue)` in their place, which
-    returns alt texts by key.
+    which yields its panels one by one; it may have `spread(subjects, settings)`, which yields panels of all seeds. A
+    page that is not of a counter has `show(catalogue)` in their place, which returns alt texts by key.
     """
 
     title: str

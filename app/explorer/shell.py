@@ -13,9 +13,10 @@ from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
 from app.explorer.glossary import glossary_table
-from app.explorer.page import Note, Page, Panel, Panels
+from app.explorer.page import Note, Page, Panel, Panels, Settings
 from app.explorer.takeaway import describe
 from models.errors import CountLensError
+from training.paper.score_table import cell_of
 
 NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
@@ -70,7 +71,18 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
                 panels = view.panels(subject, settings)
                 alone = len(entries) == 1
                 alt_texts |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
+    if settings is not None and hasattr(view, "spread"):
+        alt_texts |= _show_spread(view, catalogue, entries[0], settings)
     return alt_texts
+
+
+def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, str]:
+    """Panels of all seeds of a counter, where several are here and somebody wants to see them."""
+    seeds = [other for other in catalogue.sound if cell_of(other.name) == cell_of(entry.name)]
+    if len(seeds) < 2 or not state.toggle("seeds", f"All {len(seeds)} seeds that are here"):
+        return {}
+    subjects = [cache.open_counter(seed) for seed in seeds]
+    return _show_panels(view.spread(subjects, settings), catalogue, subjects[0], "spread", alone=True)
 
 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:

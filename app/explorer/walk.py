@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from app.explorer.catalogue import Catalogue, Entry
+from app.explorer.registry import PAGES
 from training.paper.finding import Line
 
 
@@ -32,7 +33,8 @@ class View:
                 if entry is None:
                     return None
                 parameters[name] = entry.name
-        return f"{self.page}?{urlencode(parameters)}" if parameters else self.page
+        path = "./" if self.page == next(iter(PAGES)) else self.page  # the page that opens first has no path
+        return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 @dataclass(frozen=True)

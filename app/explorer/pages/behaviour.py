@@ -6,10 +6,11 @@ import streamlit as st
 
 from app.explorer import state
 from app.explorer.cache import SharedCall, SharedCounter
-from app.explorer.page import Note, Panel, Panels, panel_of
+from app.explorer.page import Note, Panel, Panels, panel_of, spread_panel
 from app.figures.behaviour import position_figure
 from app.figures.edited_rows import moved_row_figure
 from app.figures.row import row_figure
+from app.figures.spread import accuracy_spread
 from models.errors import CountLensError
 from probes.mechanism.moved_row import Move, moved_row
 from probes.reading.answers import example_row, predict_tokens
@@ -104,6 +105,12 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     figure = SharedCall(subject, position_figure, accuracy, subject.name, subject.architecture)
     found = accuracy.value
     yield Panel("Accuracy at each position", figure, found.to_frame, found.verdict.sentence)
+
+
+def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
+    """Accuracy at each position, of every seed."""
+    results = [subject.call(behaviour, rows=ROWS) for subject in subjects]
+    yield spread_panel("Accuracy at each position, by seed", accuracy_spread, subjects, results)
 
 
 def _row(subject: SharedCounter, settings: Settings) -> Panel:

@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.escape import for_markdown
 from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue
+from app.explorer.seeds import read_all_scores
 from app.explorer.walk import STOPS, Examination, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
 from models.errors import CountLensError
@@ -15,7 +16,6 @@ from training.paper.claims import CLAIMS, Claim, judge
 from training.paper.comparison import Comparison, compare
 from training.paper.differences import FILE, read_differences
 from training.paper.finding import Finding, Line
-from training.paper.score_table import SCORES, merge_scores, read_scores
 
 INTRODUCTION = """\
 Chang and Bisk (ICLR 2025) trained small language models to count, and asked which of them go on counting in rows longer
@@ -68,10 +68,9 @@ def show(catalogue: Catalogue) -> dict[str, str]:
 
 def _comparison(catalogue: Catalogue) -> Comparison | None:
     """Our scores beside the paper's; None, with a note, where there is no score table that can be read."""
-    tables = [folder / SCORES for folder in catalogue.folders if (folder / SCORES).is_file()]
     try:
-        rows = merge_scores(*(read_scores(path) for path in tables))
-        reasons = [reason for path in tables for reason in read_differences(path.with_name(FILE))]
+        rows = read_all_scores(catalogue)
+        reasons = [reason for folder in catalogue.folders for reason in read_differences(folder / FILE)]
     except CountLensError as error:
         st.warning(catalogue.readable(error))
         return None

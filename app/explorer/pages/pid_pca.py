@@ -7,8 +7,9 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCounter
 from app.explorer.call import Call
-from app.explorer.page import Panel, Panels
+from app.explorer.page import Panel, Panels, spread_panel
 from app.figures.mod_pca import pca_figure, score_figure
+from app.figures.spread import score_spread
 from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
 from probes.reading.periods import LARGEST_MODULUS, USUAL_MODULUS
@@ -67,6 +68,14 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         "Filled where positions that are equal modulo m lie together more than chance would have it.",
         half=True,
     )
+
+
+def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
+    """The score of every modulus, of every seed."""
+    results = [
+        subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,)) for subject in subjects
+    ]
+    yield spread_panel("Score of every modulus, by seed", score_spread, subjects, results, site=settings.site)
 
 
 def _choose_site(subject: SharedCounter) -> Site:

@@ -1,5 +1,8 @@
 """Which counters there are, how well they count, and how the paper's do."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import streamlit as st
 
 from app.escape import for_markdown
@@ -7,10 +10,17 @@ from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
 from app.explorer.page import Panel
+from app.explorer.seeds import cells_of, read_all_scores, seeds_of
 from app.explorer.zoo import Grid, zoo_grid
+from app.figures.seeds_table import seeds_table
 from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
+from training.paper.agreement import Accuracy
+from training.paper.score_table import ScoreRow, cell_of
+from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
+NO_CELL = "none"
+WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
 
@@ -25,14 +35,16 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.warning(for_markdown(error))
         shown = catalogue
     grid = zoo_grid(shown.sound)
+    scores = _scores(catalogue)
     with place:
+        _choose_seeds(catalogue, scores)
         st.markdown(
             "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
         )
-        st.html(zoo_table(grid))
+        st.html(zoo_table(grid, Counter(row.cell for row in scores)))
         alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
-            _nearness(catalogue)
+            _nearness(scores)
     if catalogue.without_shipped:
         st.caption(catalogue.without_shipped)
     broken = shown.broken_files
@@ -54,19 +66,45 @@ def _picture(grid: Grid) -> dict[str, str]:
     return {"zoo": panel.alt}
 
 
-def _nearness(catalogue: Catalogue) -> None:
-    """How near all seeds that were trained are to the paper's, by the score tables beside the counters."""
-    from training.paper.comparison import compare
-    from training.paper.score_table import SCORES, merge_scores, read_scores
-    from training.paper.summary import summary_frame
-
-    tables = [folder / SCORES for folder in catalogue.folders if (folder / SCORES).is_file()]
+def _scores(catalogue: Catalogue) -> list[ScoreRow]:
+    """Every seed that was scored; none, with a note, where a table cannot be read."""
     try:
-        rows = merge_scores(*(read_scores(path) for path in tables))
+        return read_all_scores(catalogue)
     except CountLensError as error:
         st.warning(catalogue.readable(error))
+        return []
+
+
+def _choose_seeds(catalogue: Catalogue, scores: list[ScoreRow]) -> None:
+    """The seeds of one cell: the number of seeds in a cell of the grid leads here."""
+    cells = cells_of(scores, catalogue.sound)
+    cell = state.select("cell", "All seeds of", [NO_CELL, *cells], width=WIDTH)
+    if cell == NO_CELL:
         return
-    if not rows:
+    seeds = seeds_of(cell, scores, catalogue.sound)
+    st.html(seeds_table(seeds, list(_paper(cell, scores, catalogue))))
+
+
+def _paper(cell: str, scores: list[ScoreRow], catalogue: Catalogue) -> Iterator[tuple[str, Accuracy]]:
+    """What the paper has for a cell: its best seed, and the median of five."""
+    row = next((row for row in scores if row.cell == cell), None)
+    if row is not None and row.policy == PAPER_POLICY:
+        numbers = paper_numbers(**row.experiment._asdict(), width=row.width, heads=row.heads)
+    else:
+        entry = next((entry for entry in catalogue.sound if cell_of(entry.name) == cell), None)
+        numbers = paper_numbers_of(entry.info) if entry is not None and entry.info is not None else None
+    if numbers is not None:
+        for name, found in (("the paper's best", numbers.best), ("the paper's median", numbers.median)):
+            if found is not None:
+                yield name, Accuracy(found.ind, found.ood)
+
+
+def _nearness(scores: list[ScoreRow]) -> None:
+    """How near all seeds that were trained are to the paper's, by the score tables beside the counters."""
+    from training.paper.comparison import compare
+    from training.paper.summary import summary_frame
+
+    if not scores:
         st.info("There is no scores.csv in these folders: `countlens ship` writes one.")
         return
-    st.dataframe(summary_frame(compare(rows)).round(2), hide_index=True)
+    st.dataframe(summary_frame(compare(scores)).round(2), hide_index=True)

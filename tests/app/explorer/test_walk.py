@@ -50,7 +50,8 @@ def test_a_link_opens_the_view_that_it_asks_for(
 def test_a_counter_that_is_not_there_has_no_link(tmp_path: Path) -> None:
     nothing = read_catalogue((tmp_path,))
     assert View("x", "behaviour", "mod10/ape-2L").address(nothing) is None
-    assert View("x", "zoo").address(nothing) == "zoo"
+    assert View("x", "zoo", settings={"near": "true"}).address(nothing) == "./?near=true"
+    assert View("x", "states").address(nothing) == "states"
     assert find_entry(nothing, "mod10/ape-2L") is None
 
 
