@@ -1,7 +1,7 @@
 """What a page is: data in the registry, and a module of `app/explorer/pages/` that chooses, calls and shows."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -23,11 +23,21 @@ class Panel:
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
     said: str = ""  # a sentence under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
+    # Widgets that a click on a point sets, with the values that they may take; the point's customdata has one for each.
+    chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def alt(self) -> str:
         """What a screen reader says of the figure, which this draws."""
         return str(self.figure.value.layout.meta["alt"])
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A panel that is on the page: what a screen reader says of it, and what a click on it sets."""
+
+    alt: str
+    chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any, **named: Any) -> Panel:
@@ -66,7 +76,7 @@ class Page:
 
     `module` has `controls(subject) -> Settings`, which draws the page's own widgets, and `panels(subject, settings)`,
     which yields its panels one by one; it may have `spread(subjects, settings)`, which yields panels of all seeds. A
-    page that is not of a counter has `show(catalogue)` in their place, which returns alt texts by key.
+    page that is not of a counter has `show(catalogue)` in their place, which returns what it has drawn by key.
     """
 
     title: str

@@ -13,8 +13,8 @@ from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
 from app.explorer.glossary import glossary_table
-from app.explorer.page import Note, Page, Panel, Panels, Settings
-from app.explorer.takeaway import describe
+from app.explorer.page import Drawn, Note, Page, Panel, Panels, Settings
+from app.explorer.takeaway import attend
 from models.errors import CountLensError
 from training.paper.score_table import cell_of
 
@@ -43,13 +43,13 @@ def show(page: Page, catalogue: Catalogue) -> None:
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):
         view = page.load()
-    describe(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
+    attend(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
     with note:
         state.show_refused()
 
 
-def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, str]:
-    """The page's controls and its panels, in a column for each counter; returns alt texts by key."""
+def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, Drawn]:
+    """The page's controls and its panels, in a column for each counter; returns what it has drawn by key."""
     subjects: list[SharedCounter | CountLensError] = [_opened(entry, step) for entry in entries]
     first = next((subject for subject in subjects if isinstance(subject, SharedCounter)), None)
     settings = None
@@ -60,7 +60,7 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
             except CountLensError as error:
                 _show_message(error, catalogue)
     columns = st.columns(len(entries), gap="medium") if len(entries) > 1 else [st.container()]
-    alt_texts: dict[str, str] = {}
+    drawn: dict[str, Drawn] = {}
     for place, (column, entry, subject) in enumerate(zip(columns, entries, subjects, strict=True)):
         with column:
             if len(entries) > 1:
@@ -70,13 +70,13 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
             elif settings is not None:
                 panels = view.panels(subject, settings)
                 alone = len(entries) == 1
-                alt_texts |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
+                drawn |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
     if settings is not None and hasattr(view, "spread"):
-        alt_texts |= _show_spread(view, catalogue, entries[0], settings)
-    return alt_texts
+        drawn |= _show_spread(view, catalogue, entries[0], settings)
+    return drawn
 
 
-def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, str]:
+def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, Drawn]:
     """Panels of all seeds of a counter, where several are here and somebody wants to see them."""
     seeds = [other for other in catalogue.sound if cell_of(other.name) == cell_of(entry.name)]
     if len(seeds) < 2 or not state.toggle("seeds", f"All {len(seeds)} seeds that are here"):
@@ -129,12 +129,14 @@ def _opened(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
         return error
 
 
-def _show_panels(panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool) -> dict[str, str]:
-    """The panels of one counter, each as soon as it is there; returns their alt texts by key.
+def _show_panels(
+    panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool
+) -> dict[str, Drawn]:
+    """The panels of one counter, each as soon as it is there; returns what it has drawn by key.
 
     Where a counter stands alone, two halves make a row.
     """
-    alt_texts: dict[str, str] = {}
+    drawn: dict[str, Drawn] = {}
     halves: Iterator[DeltaGenerator] = iter(())
     for number in count():
         with st.container():
@@ -142,12 +144,12 @@ def _show_panels(panels: Panels, catalogue: Catalogue, subject: SharedCounter, k
                 with st.empty().container():  # for the spinner, which goes when the panel is there
                     panel = next(panels)
                     if isinstance(panel, Panel):
-                        alt_texts[f"{key}-{number}"] = panel.alt
+                        drawn[f"{key}-{number}"] = Drawn(panel.alt, panel.chooses)
             except StopIteration:
-                return alt_texts
+                return drawn
             except CountLensError as error:
                 _show_message(error, catalogue)
-                return alt_texts
+                return drawn
             if isinstance(panel, Note):
                 st.info(catalogue.readable(panel.text))
                 continue

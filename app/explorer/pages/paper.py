@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.escape import for_markdown
 from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue
+from app.explorer.page import Drawn
 from app.explorer.seeds import read_all_scores
 from app.explorer.walk import STOPS, Examination, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
@@ -35,8 +36,8 @@ class _Places:
     numbers: DeltaGenerator
 
 
-def show(catalogue: Catalogue) -> dict[str, str]:
-    """The walk; it has no alt texts, for its pictures are text."""
+def show(catalogue: Catalogue) -> dict[str, Drawn]:
+    """The walk; nothing to attend to, for its pictures are text."""
     comparison = _comparison(catalogue)
     if comparison is None:
         return {}

@@ -67,7 +67,9 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         moved = SharedCall(alone, pca_growth, run, settings.site)
         yield panel_of("States of equal tokens, over training", pca_growth_figure, moved, step)
     curves = [name for name in CURVES if settings.all_curves or name not in SLOW]
-    yield panel_of("What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
+    rises = panel_of("What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
+    said = f"{rises.said} A click on a curve chooses the step."
+    yield replace(rises, said=said, chooses={"step": [str(kept) for kept, _ in files]})
 
 
 def _files(subject: SharedCounter) -> Files:

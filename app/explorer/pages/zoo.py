@@ -9,7 +9,7 @@ from app.escape import for_markdown
 from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
-from app.explorer.page import Panel
+from app.explorer.page import Drawn, Panel
 from app.explorer.seeds import cells_of, read_all_scores, seeds_of
 from app.explorer.zoo import Grid, zoo_grid
 from app.figures.seeds_table import seeds_table
@@ -25,8 +25,8 @@ GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
 
 
-def show(catalogue: Catalogue) -> dict[str, str]:
-    """The grid, and the files that are broken; returns alt texts by key."""
+def show(catalogue: Catalogue) -> dict[str, Drawn]:
+    """The grid, and the files that are broken; returns what is drawn by key."""
     place = st.container()
     typed = state.text("folder", "Only counters below this folder", placeholder="all of the explorer's folders")
     try:
@@ -42,7 +42,7 @@ def show(catalogue: Catalogue) -> dict[str, str]:
             "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
         )
         st.html(zoo_table(grid, Counter(row.cell for row in scores)))
-        alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
+        drawn = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
             _nearness(scores)
     if catalogue.without_shipped:
@@ -52,10 +52,10 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.markdown(f"**Broken files: {len(broken)}**")
         reasons = [shown.readable(reason) for reason in broken.values()]
         st.table({"counter": [for_markdown(name) for name in broken], "why": reasons})
-    return alt_texts
+    return drawn
 
 
-def _picture(grid: Grid) -> dict[str, str]:
+def _picture(grid: Grid) -> dict[str, Drawn]:
     """The same as a figure; what it needs is slow to import."""
     from app.explorer.draw import draw_panel
     from app.figures.zoo import zoo_figure
@@ -63,7 +63,7 @@ def _picture(grid: Grid) -> dict[str, str]:
     figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
     panel = Panel("The zoo, percent right, IND / OOD", figure, grid.to_frame)
     draw_panel(panel, "zoo", "zoo", least_width=900)
-    return {"zoo": panel.alt}
+    return {"zoo": Drawn(panel.alt)}
 
 
 def _scores(catalogue: Catalogue) -> list[ScoreRow]:
