@@ -85,6 +85,7 @@ class Page:
     paper: str  # the paper's claim about it
     module: str  # in app/explorer/pages/
     of_counter: bool = True
+    recurrent_only: bool = False  # whether it says nothing about transformers
 
     @property
     def script(self) -> str:

@@ -68,6 +68,7 @@ PAGES: dict[str, Page] = {
         "Where the state of a recurrent counter goes from token to token, and what happens when it is exchanged.",
         "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
         "states",
+        recurrent_only=True,
     ),
     "training": Page(
         "Training",

@@ -16,8 +16,10 @@ from app.explorer.glossary import glossary_table
 from app.explorer.page import Drawn, Note, Page, Panel, Panels, Settings
 from app.explorer.takeaway import attend
 from models.errors import CountLensError
+from models.families import TRANSFORMER
 from training.paper.score_table import cell_of
 
+MOST_OFFERED = 16  # counters in place of one that a page cannot show
 NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
 # Streamlit leaves a hand's breadth above a page and beside it.
@@ -43,7 +45,11 @@ def show(page: Page, catalogue: Catalogue) -> None:
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):
         view = page.load()
-    attend(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
+    if page.recurrent_only and not any(map(_is_recurrent, entries)):
+        _offer_recurrent(catalogue, entries[0])
+        attend({})
+    else:
+        attend(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
     with note:
         state.show_refused()
 
@@ -83,6 +89,26 @@ def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings:
         return {}
     subjects = [cache.open_counter(seed) for seed in seeds]
     return _show_panels(view.spread(subjects, settings), catalogue, subjects[0], "spread", alone=True)
+
+
+def _is_recurrent(entry: Entry) -> bool:
+    """Whether it has states to show; a broken file may, too: its page says why it cannot."""
+    return entry.info is None or entry.info.family != TRANSFORMER
+
+
+def _offer_recurrent(catalogue: Catalogue, entry: Entry) -> None:
+    """The recurrent counters that are here, those of the same task first."""
+    task = (entry.info.task or {}).get("name") if entry.info is not None else None
+    recurrent = [other for other in catalogue.sound if _is_recurrent(other) and other.info is not None]
+    recurrent.sort(key=lambda other: (other.info.task or {}).get("name") != task if other.info else True)
+    st.info(
+        f"{for_markdown(entry.name)} is a transformer, and a transformer has no state that goes from token to token: it "
+        "looks back with attention. This page is about recurrent counters; these are here:",
+        icon=":material/info:",
+    )
+    with st.container(horizontal=True):
+        for other in recurrent[:MOST_OFFERED]:
+            st.button(for_markdown(other.name), on_click=state.choose, args=("counter", other.name))
 
 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:

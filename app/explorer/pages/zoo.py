@@ -9,7 +9,9 @@ from app.escape import for_markdown
 from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
+from app.explorer.dropped import FOLDER, MAX_MB, forget, keep
 from app.explorer.page import Drawn, Panel
+from app.explorer.registry import PAGES
 from app.explorer.seeds import cells_of, read_all_scores, seeds_of
 from app.explorer.zoo import Grid, zoo_grid
 from app.figures.seeds_table import seeds_table
@@ -20,6 +22,7 @@ from training.paper.score_table import ScoreRow, cell_of
 from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
 NO_CELL = "none"
+UPLOADER, TAKEN, NOT_TAKEN = "dropped", "dropped and taken", "dropped and not taken"  # keys of the session's state
 WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
@@ -34,7 +37,7 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
     except CountLensError as error:
         st.warning(for_markdown(error))
         shown = catalogue
-    grid = zoo_grid(shown.sound)
+    grid = zoo_grid(entry for entry in shown.sound if not entry.name.startswith(f"{FOLDER}/"))
     scores = _scores(catalogue)
     with place:
         _choose_seeds(catalogue, scores)
@@ -45,6 +48,7 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
         drawn = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
             _nearness(scores)
+    _offer_to_drop(catalogue)
     if catalogue.without_shipped:
         st.caption(catalogue.without_shipped)
     broken = shown.broken_files
@@ -53,6 +57,42 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
         reasons = [shown.readable(reason) for reason in broken.values()]
         st.table({"counter": [for_markdown(name) for name in broken], "why": reasons})
     return drawn
+
+
+def _offer_to_drop(catalogue: Catalogue) -> None:
+    """A place to drop counters on, and what was dropped there in this visit."""
+    st.file_uploader(
+        "Drop a counter of your own: a .safetensors file that `countlens train` wrote",
+        type="safetensors",
+        accept_multiple_files=True,
+        key=UPLOADER,
+        on_change=_take_dropped,
+        help=f"Up to {MAX_MB} MB. Only you see it, and only for this visit.",
+    )
+    for error in st.session_state.pop(NOT_TAKEN, []):
+        st.warning(for_markdown(error))
+    here = sorted(name for name in catalogue.entries if name.startswith(f"{FOLDER}/"))
+    if not here:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"Dropped here: {for_markdown(', '.join(here))}. The sidebar chooses among them.", width="content")
+        # A plain link would open another visit, in which they are not there.
+        page = PAGES["behaviour"]
+        st.page_link(page.script, label=page.title, icon=f":material/{page.icon}:")
+        st.button("Forget them", on_click=forget)
+
+
+def _take_dropped() -> None:
+    """Keeps the files that were just dropped, and chooses the last of them."""
+    taken = st.session_state.setdefault(TAKEN, set())
+    for file in st.session_state[UPLOADER]:
+        if file.file_id in taken:
+            continue
+        taken.add(file.file_id)
+        try:
+            state.choose("counter", keep(file))
+        except CountLensError as error:
+            st.session_state.setdefault(NOT_TAKEN, []).append(str(error))
 
 
 def _picture(grid: Grid) -> dict[str, Drawn]:
