@@ -102,8 +102,8 @@ def _offer_recurrent(catalogue: Catalogue, entry: Entry) -> None:
     recurrent = [other for other in catalogue.sound if _is_recurrent(other) and other.info is not None]
     recurrent.sort(key=lambda other: (other.info.task or {}).get("name") != task if other.info else True)
     st.info(
-        f"{for_markdown(entry.name)} is a transformer, and a transformer has no state that goes from token to token: it "
-        "looks back with attention. This page is about recurrent counters; these are here:",
+        f"{for_markdown(entry.name)} is a transformer, and a transformer has no state that goes from token to token: "
+        "it looks back with attention. This page is about recurrent counters; these are here:",
         icon=":material/info:",
     )
     with st.container(horizontal=True):

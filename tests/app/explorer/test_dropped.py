@@ -89,7 +89,9 @@ def test_in_a_browser_a_dropped_counter_can_be_looked_at_by_its_visitor_alone(
     (tmp_path / "mine.safetensors").write_bytes(SOUND)
     tab = visit().open("")
     tab.page.locator("input[type=file]").set_input_files(tmp_path / "mine.safetensors")
-    tab.page.get_by_role("button", name="Look at dropped/mine").click()
+    tab.page.get_by_text("Dropped here: dropped/mine").wait_for()
+    assert tab.page.locator(".st-key-counter input").input_value() == f"{FOLDER}/mine"
+    tab.page.locator("[data-testid=stMain] a", has_text="Behaviour").click()
     tab.page.wait_for_url("**/behaviour*")
     tab.settle()
     assert tab.page.locator(".st-key-counter input").input_value() == f"{FOLDER}/mine"
