@@ -6,30 +6,46 @@ import plotly.graph_objects as go
 
 from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress, error_bars
 from models.families import OTHER_COLOUR
+from probes.mechanism.examination import Claim
 from probes.mechanism.interchange import HOLDS
+from probes.mechanism.swap_pairs import BEYOND
 from probes.mechanism.transplants import StateIsCount
 from probes.mechanism.verdict import Mechanisms, Tested
 from probes.stats import Interval
 
 HELD, FAILED = SPLIT_COLOURS["ind"], SPLIT_COLOURS["aux"]
-NULLS = {"placebo": ("x-thin", "random directions"), "untrained": ("circle-open", "untrained counter")}
+MARKS = {"best null": "x-thin", "beyond training": "circle-open"}  # beside a bar
 
 
 def claims_figure(result: Mechanisms) -> go.Figure:
-    """How often each claim came out, with its interval and its nulls; what explains the counter is blue."""
-    winner = result.winner
-    bars = [
-        (_claim_label(tested, index), claim.accuracy, HELD if tested is winner else FAILED)
+    """How often each claim came out, with its interval, its best null and the share beyond training.
+
+    What explains the counter is blue. Swaps that several hypotheses share are drawn once.
+    """
+    found = [one for one in (result.winner, result.refinement) if one is not None]
+    claims = [
+        (tested, claim)
         for tested in result.hypotheses
-        for index, claim in enumerate(tested.claims)
+        for claim in tested.claims
+        if not tested.swaps_of or claim not in _claims_of(result, tested.swaps_of)
     ]
-    claims = [claim for tested in result.hypotheses for claim in tested.claims]
-    nulls = {
-        name: [None if (null := getattr(claim, name)) is None else null.value for claim in claims] for name in NULLS
+    bars = [
+        (_claim_label(tested, claim), claim.accuracy, HELD if tested in found else FAILED) for tested, claim in claims
+    ]
+    marks = {
+        "best null": [max((null.value for null in claim.nulls.values()), default=None) for _, claim in claims],
+        "beyond training": [
+            claim.outside[BEYOND].value if claim.outside and BEYOND in claim.outside else None for _, claim in claims
+        ],
     }
-    found = "none of them explains the counter" if winner is None else f"{winner.name} explains the counter"
-    alt = f"Share of swaps that come out as predicted, for {len(result.hypotheses)} algorithms: {found}."
-    return _shares(bars, nulls, alt)
+    said = " and ".join(f"{one.name} ({one.grade})" for one in found)
+    said = f"{said} explain{'s' * (len(found) == 1)} the counter" if found else "none of them explains the counter"
+    alt = f"Share of interventions that come out as predicted, for {len(result.hypotheses)} algorithms: {said}."
+    return _shares(bars, marks, alt)
+
+
+def _claims_of(result: Mechanisms, name: str) -> tuple[Claim, ...]:
+    return next(tested.claims for tested in result.hypotheses if tested.name == name)
 
 
 def places_figure(result: Mechanisms) -> go.Figure:
@@ -70,18 +86,22 @@ def transplant_figure(result: StateIsCount) -> go.Figure:
         (f"all but the {number}: own count stays", result.rest, OTHER_COLOUR),
     ]
     alt = f"After a transplant of the whole state {result.whole.value:.0%} of answers go on from its count."
-    return _shares(bars, {}, alt)
+    return _shares(bars, {}, alt, HOLDS)
 
 
-def _claim_label(tested: Tested, index: int) -> str:
-    claim = tested.claims[index]
+def _claim_label(tested: Tested, claim: Claim) -> str:
     if not claim.place:
-        return f"<b>{tested.name}</b>: as it is"
-    return f"{claim.variable} {'ignored' if claim.ignored else ''} at {claim.place}{' ' * index}".replace("  at", " at")
+        return f"<b>{tested.name}</b> ({tested.grade}): as it is"
+    if tested.swaps_of:
+        return f"<b>{tested.name}</b> ({tested.grade}): {claim.place}, {claim.variable}"
+    return f"{claim.variable}{' ignored' if claim.ignored else ''} at {claim.place}"
 
 
 def _shares(
-    bars: Sequence[tuple[str, Interval, str]], nulls: Mapping[str, Sequence[float | None]], alt: str
+    bars: Sequence[tuple[str, Interval, str]],
+    marks: Mapping[str, Sequence[float | None]],
+    alt: str,
+    line: float | None = None,
 ) -> go.Figure:
     """Bars of shares with intervals, the first on top."""
     places = list(range(len(bars)))
@@ -98,16 +118,16 @@ def _shares(
             showlegend=False,
         )
     )
-    for name, shares in nulls.items():
-        symbol, title = NULLS[name]
+    for title, shares in marks.items():
         marker = {
-            "symbol": symbol,
+            "symbol": MARKS[title],
             "size": 9,
             "color": SPLIT_COLOURS["ood"],
             "line": {"width": 2, "color": SPLIT_COLOURS["ood"]},
         }
         figure.add_scatter(x=list(shares), y=places, mode="markers", name=title, marker=marker)
-    figure.add_vline(x=HOLDS, line_dash="dot", line_color=FAILED)
+    if line is not None:
+        figure.add_vline(x=line, line_dash="dot", line_color=FAILED)
     figure.update_yaxes(
         tickmode="array",
         tickvals=places,

@@ -18,7 +18,9 @@ from models.errors import CountLensError, unknown
 from models.families import build_counter
 from models.transformer import Transformer
 from probes.mechanism.hypotheses import Hypothesis, Query, Variable, hypotheses_of
-from probes.mechanism.interchange import SUBSPACE_KINDS, Basis, Place, SwapPairs, Swapper, draw_pairs
+from probes.mechanism.interchange import Basis, Swapper
+from probes.mechanism.places import SUBSPACE_KINDS, Place
+from probes.mechanism.swap_pairs import SwapPairs, draw_pairs
 from probes.result import Result, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.tasks import Task
@@ -85,7 +87,7 @@ def alignment_search(
         raise CountLensError(
             f"layer {layer}, rank {rank}: layers are 0..{counter.cfg.n_layers - 1}, ranks 1..{counter.cfg.d_model - 1}"
         )
-    place = Place((kind,), layer, within=(hypothesis, variable))
+    place = Place((kind,), (layer,), within=(hypothesis, variable))
     learn, judge = (
         draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
         for number, extra in ((pairs, 1_000_003), (N_HELD_OUT, 2_000_003))
@@ -151,7 +153,8 @@ class _Search:
 
     def _targets(self, pairs: SwapPairs, arbitrary: bool) -> tuple[Int[Tensor, "row"], Bool[Tensor, "row"]]:
         """What swaps should give: by the algorithm, or a fixed arbitrary answer for each value that is swapped in."""
-        expected, tells = pairs.expected(self.task, self.hypothesis, self.variable, "token")
+        prediction = pairs.predict(self.task, self.hypothesis, self.variable, self.place)
+        expected, tells = prediction.answers, prediction.tells
         if not arbitrary:
             return expected, tells
         answers = expected[tells].unique()

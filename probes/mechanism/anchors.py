@@ -3,101 +3,26 @@
 Swapping whole rows cannot tell: the first token's PID, the second's and the mean of all of them move together then.
 Here the PID of one token, or those of the first few, are moved while all others stay. An *anchor* is a small causal
 model: the distance from the beginning that a counter with this anchor sees at each token, from the PIDs of the row
-alone. Its score is how often the counter answers accordingly, over tokens about which the anchors disagree; every kind
-of move counts alike. The null is the score of predictions for other rows with the same kind of move (*permuted*).
+alone. Its score is how often the counter answers accordingly, over tokens about which the anchors disagree and which no
+move takes out of the distances of training; every kind of move counts alike. It has two nulls: the score of predictions
+for other rows with the same kind of move (*permuted*), and the best score of the other anchors (*wrong anchor*).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.counter import Counter
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
-from probes.stats import Interval, bootstrap
-from training.evaluate import evaluating
+from probes.mechanism.anchor_formulas import ANCHORS, Anchor
+from probes.mechanism.grades import grade, of_what_is_left, surplus
+from probes.mechanism.moved_positions import OWN, ROWS, MovedRows, anchor_hits, share_of_rows
+from probes.result import Result, Verdict, task_of_counter
+from probes.stats import Interval
 from training.tasks import Task
-
-PositionIds = Int[Tensor, "*row pos"]
-Distances = Float[Tensor, "*row pos"]
-Shares = Float[np.ndarray, "move row"]
-
-ROWS = 64  # of each kind of move
-ROWS_AT_ONCE = 256
-LARGEST_MOVE = 9
-SINGLE_TOKENS = 8  # the first so many are moved one by one
-GROUPS = (2, 3, 5, 8, 12)  # how many of the first tokens are moved together
-BEGINNINGS = (3, 5, 9, 15)  # how many of the first tokens vote; odd, so that one of two beginnings has a majority
-REACHES = (1, 2, 4, 8)  # tokens over which a vote fades
-FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come before it
-OWN = "own"
-CLEAR = 0.5  # of answers: below this, the best anchor leaves most of them unexplained
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """Where a counter takes the row's beginning from."""
-
-    equation: str
-    distance: Callable[[PositionIds, int], Distances]  # from the beginning, at every token; the int is the period
-
-
-def _from_token(index: int, pids: PositionIds, period: int) -> Distances:
-    return (pids - pids[..., index : index + 1] + index).double()
-
-
-def _from_vote(voters: int, pids: PositionIds, period: int) -> Distances:
-    """From the beginning that most of the first tokens imply."""
-    implied = pids - torch.arange(pids.shape[-1], device=pids.device)
-    return (pids - implied[..., :voters].mode(-1, keepdim=True).values).double()
-
-
-def _from_circular_mean(reach: int, pids: PositionIds, period: int) -> Distances:
-    """From the mean, on a circle of `period` places, of the beginnings that all tokens so far imply.
-
-    A token counts the less the later it comes: e times less after every `reach` tokens.
-    """
-    place = torch.arange(pids.shape[-1], device=pids.device)
-    angles = 2 * torch.pi * (pids - place).double() / period
-    vectors = torch.polar(torch.exp(-place.double() / reach).expand(angles.shape), angles)
-    return pids - vectors.cumsum(-1).angle() * period / (2 * torch.pi)
-
-
-def _from_mean(pids: PositionIds, period: int) -> Distances:
-    """In a row of contiguous PIDs the beginning is as far before the mean as the token is after it."""
-    return 2 * (pids - pids.double().cumsum(-1) / torch.arange(1, pids.shape[-1] + 1, device=pids.device))
-
-
-def _from_counting(pids: PositionIds, period: int) -> Distances:
-    return torch.arange(pids.shape[-1], device=pids.device).double().expand(pids.shape)
-
-
-ANCHORS: dict[str, Anchor] = {
-    "first token": Anchor("own - first", partial(_from_token, 0)),
-    **{
-        f"token {index + 1}": Anchor(f"own - PID of token {index + 1} + {index}", partial(_from_token, index))
-        for index in range(1, SINGLE_TOKENS)
-    },
-    **{
-        f"beginning of {voters}": Anchor(f"own - what most of the first {voters} imply", partial(_from_vote, voters))
-        for voters in BEGINNINGS
-    },
-    **{
-        f"fading beginning ({reach})": Anchor(
-            f"own - circular mean of the implied beginnings, weights fading over {reach} tokens",
-            partial(_from_circular_mean, reach),
-        )
-        for reach in REACHES
-    },
-    "mean": Anchor("2 (own - mean PID so far)", _from_mean),
-    "none (own PID)": Anchor("own", lambda pids, period: pids.double()),
-    "none (tokens so far)": Anchor("number of tokens before", _from_counting),
-}
 
 
 @dataclass(frozen=True)
@@ -127,7 +52,7 @@ class Anchors(Result):
     task: str
     right: float  # share of tokens answered right with nothing moved; the others are left out
     anchors: tuple[AnchorScore, ...]
-    lead: Interval  # of the best anchor over the next one
+    leads: tuple[Interval, ...]  # of each anchor over the best of the others, on the same rows
     moves: tuple[MoveEffect, ...]
     expected: str | None  # the paper's anchor; None: it names none for such a counter
 
@@ -136,26 +61,41 @@ class Anchors(Result):
         return self.anchors[0]
 
     @property
+    def lead(self) -> Interval:
+        """Of the best anchor over the next one."""
+        return self.leads[0]
+
+    @property
+    def surplus(self) -> float:
+        """How much of what its best null leaves open the best anchor surely explains (`probes.mechanism.grades`)."""
+        return anchor_surplus(self.best.accuracy, self.best.permuted, self.lead)
+
+    @property
+    def grade(self) -> str:
+        """`strong`, `partial`, `weak` or `none`."""
+        return grade(self.surplus)
+
+    @property
     def stands_out(self) -> bool:
         """Whether the best anchor surely explains more than its null and than every other anchor."""
-        null = self.best.permuted
-        return self.lead.low > 0 and (null is None or self.best.accuracy.low > null.high)
+        return self.surplus > 0
 
     @property
     def verdict(self) -> Verdict:
         score = f"{self.best.name} predicts {_percent(self.best.accuracy)} of the answers to moved PIDs"
-        if not self.stands_out:
-            found = f"No anchor stands out: {score}"
-        elif self.best.accuracy.value < CLEAR:
-            found = f"Its anchor is described best, and badly, as {self.best.name}: {score}"
+        second = f"{self.anchors[1].name} {self.anchors[1].accuracy.value:.0%}"
+        if self.best.permuted is not None:
+            second += f", predictions for other rows {self.best.permuted.value:.0%}"
+        if self.stands_out:
+            found = f"Its anchor is {self.best.name} ({self.grade}): {score}"
         else:
-            found = f"Its anchor is {self.best.name}: {score}"
+            found = f"No anchor stands out: {score}"
         follows = {move.tokens: move.follows.value for move in self.moves}
         groups = {tokens: share for tokens, share in follows.items() if tokens.startswith("first ")}
         together = max(groups, key=lambda tokens: groups[tokens])
         sentence = (
-            f"{found}, {self.anchors[1].name} {self.anchors[1].accuracy.value:.0%}. Answers follow the first token "
-            f"alone in {follows['token 1']:.0%}, the {together} in {follows[together]:.0%} of cases."
+            f"{found}, {second}. Answers follow the first token alone in {follows['token 1']:.0%}, "
+            f"the {together} in {follows[together]:.0%} of cases."
         )
         agrees = None if self.expected is None else self.stands_out and self.best.name == self.expected
         return Verdict(sentence, "another anchor that predicts the answers to moved PIDs surely better", agrees)
@@ -170,9 +110,11 @@ class Anchors(Result):
                 "low": score.accuracy.low,
                 "high": score.accuracy.high,
                 "permuted": None if score.permuted is None else score.permuted.value,
+                "lead": lead.value,
+                "lead low": lead.low,
                 **{f"implied distance {name}": share for name, share in score.by_distance.items()},
             }
-            for score in self.anchors
+            for score, lead in zip(self.anchors, self.leads, strict=True)
         ]
         return pd.DataFrame(lines)
 
@@ -186,124 +128,44 @@ class Anchors(Result):
         return pd.DataFrame(lines)
 
 
+def anchor_surplus(accuracy: Interval, permuted: Interval | None, lead: Interval) -> float:
+    """The surplus over both nulls: over the wrong anchor by the lead, which is taken on the same rows."""
+    over_wrong = of_what_is_left(lead.low, accuracy.value - lead.value)
+    return min(over_wrong, surplus(accuracy, [] if permuted is None else [permuted]))
+
+
 def _percent(interval: Interval) -> str:
     return f"{interval.value:.0%} ({interval.low:.0%} to {interval.high:.0%})"
-
-
-@dataclass(frozen=True)
-class _Moves:
-    """Rows with moved PIDs, for every kind of move, and how a counter answers them."""
-
-    kinds: tuple[str, ...]
-    pids: Int[Tensor, "move row pos"]
-    steps: Int[Tensor, "move row"]  # by how many places PIDs were moved
-    answers: Int[Tensor, "move row pos"]
-    unmoved: Int[Tensor, "move row pos"]  # the right answers with nothing moved
-    watched: Bool[Tensor, "move row pos"]  # answered right with nothing moved, and after the moved tokens
 
 
 def anchor_probe(counter: Counter, anchors: Mapping[str, Anchor] = ANCHORS, rows: int = ROWS, seed: int = 0) -> Anchors:
     """Which anchor predicts a modular counter's answers when the PIDs of single tokens are moved."""
     task, _ = task_of_counter(counter)
-    if task.period is None:
-        raise NotApplicable(f"{task.name} is not modular counting: no beginning is subtracted there")
-    if counter.ignores_positions:
-        raise NotApplicable("this counter ignores position ids, so that none of them is its anchor")
-    moves, right = _run_moves(counter, task, rows, seed)
-    distances = {name: anchor.distance(moves.pids, task.period).double().round() for name, anchor in anchors.items()}
-    predicted = {name: task.answer_ids(distance.long() - task.prefix) for name, distance in distances.items()}
-    stacked = torch.stack(list(predicted.values()))
-    telling = moves.watched & (stacked != stacked[0]).any(0)
-    if not bool(telling.any()):
-        raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
-    share = partial(_share, counts=telling.sum(-1).double().numpy(), seed=seed)
-    hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
+    found = anchor_hits(counter, anchors, rows, seed)
     scores = [
         AnchorScore(
             name,
             anchor.equation,
-            share(hits[name]),
-            share(_hits(others, moves, telling)) if bool((others != predicted[name]).any()) else None,
-            _by_distance(distances[name], predicted[name] == moves.answers, telling, task),
+            found.score(name),
+            found.permuted(name),
+            _by_distance(found.distances[name], found.predicted[name] == found.moves.answers, found.disputed, task),
         )
         for name, anchor in anchors.items()
-        for others in [predicted[name].roll(1, 1)]
+        if name in found.hits
     ]
     scores.sort(key=lambda score: -score.accuracy.value)
-    lead = share(hits[scores[0].name] - hits[scores[1].name])
+    best, second = (score.name for score in scores[:2])
+    leads = [found.share(found.hits[one.name] - found.hits[second if one.name == best else best]) for one in scores]
     is_papers = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
-    return Anchors(
-        task.name, right, tuple(scores), lead, _effects(moves, task, seed), "first token" * is_papers or None
-    )
-
-
-def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[_Moves, float]:
-    """Answers to rows of the longest training length with moved PIDs, and how often those of unmoved rows are right."""
-    generator = torch.Generator().manual_seed(seed)
-    length = task.train_length + task.prefix
-    if length <= FIRST_WATCHED or counter.cfg.max_position < length + 2 * LARGEST_MOVE:
-        raise NotApplicable(f"rows of {length} tokens are too short, or leave no room to move PIDs")
-    moved, after = _move_sets(length, rows, generator)
-    shape = (len(moved), rows)
-    room = counter.cfg.max_position - length - 2 * LARGEST_MOVE
-    shifts = LARGEST_MOVE + torch.randint(room + 1, shape, generator=generator)
-    steps = torch.randint(1, LARGEST_MOVE + 1, shape, generator=generator)
-    steps = torch.where(torch.rand(shape, generator=generator) < 0.5, steps, -steps)
-    contiguous = shifts[..., None] + torch.arange(length)
-    pids = contiguous + steps[..., None] * moved
-    token_ids = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
-    labels = task.label(token_ids[None])[0].expand(pids.shape)
-    answers, before = (_answers(counter, token_ids, position_ids) for position_ids in (pids, contiguous))
-    right = before == labels
-    kinds = (OWN, *(f"token {index + 1}" for index in range(SINGLE_TOKENS)), *(f"first {size}" for size in GROUPS))
-    return _Moves(kinds, pids, steps, answers, labels, right & after), float(right[..., task.prefix :].float().mean())
-
-
-def _move_sets(
-    length: int, rows: int, generator: torch.Generator
-) -> tuple[Bool[Tensor, "move row pos"], Bool[Tensor, "move row pos"]]:
-    """For every kind of move, the tokens whose PIDs are moved, and those whose answers are watched."""
-    column = torch.arange(length)
-    own = column == torch.randint(FIRST_WATCHED, length, (rows, 1), generator=generator)
-    sets = [column == index for index in range(SINGLE_TOKENS)] + [column < size for size in GROUPS]
-    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets)])
-    later = (column >= FIRST_WATCHED).expand(rows, length)
-    return moved, torch.stack([own, *[later] * len(sets)])
-
-
-def _answers(
-    counter: Counter, token_ids: Int[Tensor, "pos"], position_ids: Int[Tensor, "move row pos"]
-) -> Int[Tensor, "move row pos"]:
-    flat = position_ids.flatten(0, 1).to(counter.device)
-    with evaluating(counter):
-        chunks = [
-            counter(token_ids.to(counter.device).expand(chunk.shape), chunk).argmax(-1).cpu()
-            for chunk in flat.split(ROWS_AT_ONCE)
-        ]
-    return torch.cat(chunks).unflatten(0, position_ids.shape[:2])
-
-
-def _hits(predicted: Int[Tensor, "move row pos"], moves: _Moves, telling: Bool[Tensor, "move row pos"]) -> Shares:
-    """How many telling tokens of each row are answered as predicted."""
-    return ((predicted == moves.answers) & telling).sum(-1).double().numpy()
-
-
-def _share(hits: Shares, counts: Shares, seed: int) -> Interval:
-    """The share of hits, every kind of move counting alike, and what it lies between when rows are drawn again."""
-
-    def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
-        # A resample may lack every row of a kind that has something to tell.
-        shares = np.ma.masked_invalid(hits @ weights.T / (counts @ weights.T))
-        return shares.mean(axis=0).filled(np.nan)[None]
-
-    (interval,) = bootstrap(mean_over_kinds, np.ones(hits.shape[1]), seed)
-    return interval
+    expected = "first token" if is_papers else None
+    effects = _effects(found.moves, task, seed)
+    return Anchors(task.name, found.right, tuple(scores), tuple(leads), effects, expected)
 
 
 def _by_distance(
     distances: Float[Tensor, "move row pos"],
     hit: Bool[Tensor, "move row pos"],
-    telling: Bool[Tensor, "move row pos"],
+    disputed: Bool[Tensor, "move row pos"],
     task: Task,
 ) -> dict[str, float]:
     """Accuracy by the distance from the beginning that an anchor implies."""
@@ -313,10 +175,10 @@ def _by_distance(
         "trained": (counted >= 1) & (counted <= task.train_length),
         "beyond": counted > task.train_length,
     }
-    return {name: float(hit[telling & within].double().mean()) for name, within in ranges.items()}
+    return {name: float(hit[disputed & within].double().mean()) for name, within in ranges.items()}
 
 
-def _effects(moves: _Moves, task: Task, seed: int) -> tuple[MoveEffect, ...]:
+def _effects(moves: MovedRows, task: Task, seed: int) -> tuple[MoveEffect, ...]:
     """What each kind of move does: a later token sees its beginning move, and the token itself its own place."""
     column = torch.arange(moves.pids.shape[-1])
     effects = []
@@ -326,7 +188,7 @@ def _effects(moves: _Moves, task: Task, seed: int) -> tuple[MoveEffect, ...]:
         watched = moves.watched[index]
         counts = watched.sum(-1)[None].double().numpy()
         shares = [
-            _share((same & watched).sum(-1)[None].double().numpy(), counts, seed)
+            share_of_rows((same & watched).sum(-1)[None].double().numpy(), counts, seed)
             for same in (moves.answers[index] == followed, moves.answers[index] != moves.unmoved[index])
         ]
         effects.append(MoveEffect(kind, *shares))

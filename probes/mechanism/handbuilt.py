@@ -7,7 +7,7 @@ import torch
 
 from models.errors import CountLensError, unknown
 from models.families import config_to_dict, family_of
-from models.handbuilt import MECHANISMS, first_position_counter, mean_position_counter
+from models.handbuilt import MECHANISMS, VOTERS, first_position_counter, mean_position_counter, voted_position_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
 from training.tasks import BOS, Task, task_settings
@@ -25,13 +25,16 @@ def handbuilt_counter(mechanism: str, task: Task, max_position: int = 128) -> Tr
     labels = task.answer_ids(torch.arange(task.period) - task.prefix).tolist()
     if mechanism == "mean_position":
         counter = mean_position_counter(labels, task.vocab.size, max_position)
-    elif task.bos:
-        counter = first_position_counter(labels, task.vocab.id(BOS), task.vocab.size, max_position)
-    else:
+    elif not task.bos:
         raise CountLensError(
-            f"first_position finds the first token by its being bos, but rows of this {task.name} have none: "
+            f"{mechanism} finds the first token by its being bos, but rows of this {task.name} have none: "
             f"make_task({task.name!r}, bos=True)"
         )
+    elif mechanism in VOTERS:
+        bos = task.vocab.id(BOS)
+        counter = voted_position_counter(labels, bos, task.vocab.size, VOTERS[mechanism], max_position)
+    else:
+        counter = first_position_counter(labels, task.vocab.id(BOS), task.vocab.size, max_position)
     counter.info = CheckpointInfo(
         family=family_of(counter.cfg),
         model=config_to_dict(counter.cfg),

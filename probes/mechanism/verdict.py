@@ -1,62 +1,38 @@
 """Which stated algorithm a counter follows, tested by intervention: the paper argues it from pictures.
 
 Every hypothesis (`mechanism.hypotheses`) makes claims: what the counter answers as it is, what it answers when one
-variable is swapped between two rows, at whatever place the variable is, and what makes no difference. *Interchange
-accuracy* is how often the counter answers as predicted, over pairs where that is neither row's own answer. The place
-of a variable is sought on some pairs and scored on others; its nulls are the same displacement turned in random
-directions, and an untrained counter whose places were sought as well. A hypothesis is as good as its worst claim.
+variable is swapped between two rows, at whatever place the variable is, what makes no difference, and which tokens tell
+where the row begins. *Interchange accuracy* is how often the counter answers as predicted, over pairs where that is
+neither row's own answer and where the implied distance occurred in training. Its nulls can win: predictions for other
+pairs, the same edit at a wrong token, another anchor and, beyond training, a trained counter that only fits. A claim is
+graded by what it surely explains of that which its best null leaves open (`mechanism.grades`), and a hypothesis is as
+good as its worst claim.
+
+Swaps of whole rows show that a row's beginning is subtracted, not from which token it is read. So `first_position`,
+`later_position` and `vote_position` refine `beginning`, and are told apart by moving the PIDs of single tokens.
 
 Recurrent counters have one claim to test, that the state is the count: see `probes.mechanism.transplants`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
-import torch
 
 from models.counter import Counter
-from models.families import build_counter
 from models.transformer import Transformer
-from probes.mechanism.hypotheses import Hypothesis, Variable, answer_ids, hypotheses_of
-from probes.mechanism.interchange import (
-    HOLDS,
-    Place,
-    SwapPairs,
-    Swapper,
-    draw_pairs,
-    may_hold,
-    places_of,
-    variable_directions,
-)
-from probes.result import Result, Verdict, task_of_counter
-from probes.stats import Interval, share_interval
-from training.tasks import Task
+from probes.mechanism.anchor_formulas import ANCHORS
+from probes.mechanism.anchors import anchor_surplus
+from probes.mechanism.examination import AS_IT_IS, LONGER, N_PAIRS, Claim, Examination, only_fits_shares
+from probes.mechanism.grades import GRADES
+from probes.mechanism.hypotheses import Hypothesis, hypotheses_of, papers_claim
+from probes.mechanism.moved_positions import ROWS, AnchorHits, anchor_hits
+from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED
+from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.stats import Interval
 
-SEARCH_PAIRS = 96  # on which places are sought
-FIT_ROWS = 256  # to whose tokens the directions of variables are fitted
-N_PAIRS = 256  # on which they are scored
-AS_IT_IS = "answers"  # the claim about the counter with nothing swapped
-PAPER = {"modular": "first_position", "selective": "shares"}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a hypothesis says of one swap, and how often it came out."""
-
-    variable: str  # what is swapped; `answers` where nothing is
-    ignored: bool  # whether the swap should change nothing
-    place: str  # where it came out best; where it should change nothing, worst
-    accuracy: Interval  # of the counter
-    placebo: Interval | None  # activations moved as far in random directions; None where no such null applies
-    untrained: Interval  # of an untrained counter, at its own best place
-
-    @property
-    def holds(self) -> bool:
-        """Surely more often than not and, where something is to be found, more often than in both nulls."""
-        nulls = [null.high for null in (self.placebo, self.untrained) if null is not None]
-        return self.accuracy.low >= HOLDS and (self.ignored or self.accuracy.low > max(nulls))
+SUPPORTED = ("partial", "strong")  # grades of which the paper's own hypothesis must have one to agree with it
+MOVED = "moved PIDs"  # the claim about single tokens' position ids
 
 
 @dataclass(frozen=True)
@@ -66,12 +42,14 @@ class Tested:
     name: str
     equation: str
     summary: str
+    swaps_of: str  # the hypothesis whose swaps it shares; "" where it has its own
+    reach: str  # what it says of distances beyond training
     claims: tuple[Claim, ...]
 
     @property
     def worst(self) -> Claim:
-        """The claim that came out least often."""
-        return min(self.claims, key=lambda claim: claim.accuracy.value)
+        """The claim that explains least."""
+        return min(self.claims, key=lambda claim: (GRADES.index(claim.grade), claim.surplus))
 
     @property
     def score(self) -> Interval:
@@ -79,9 +57,20 @@ class Tested:
         return self.worst.accuracy
 
     @property
-    def explains(self) -> bool:
-        """Whether all claims hold."""
-        return all(claim.holds for claim in self.claims)
+    def reach_holds(self) -> bool:
+        """Whether swaps beyond training come out, or fail, as it says."""
+        goes_on = [claim.beyond_surplus > 0 for claim in self.claims if claim.beyond_surplus is not None]
+        return {"beyond": all(goes_on), "trained": bool(goes_on) and not all(goes_on)}.get(self.reach, True)
+
+    @property
+    def grade(self) -> str:
+        """Its worst claim's; none where it is wrong about what is beyond training."""
+        return self.worst.grade if self.reach_holds else GRADES[0]
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether it holds by construction, so that it shows nothing of this counter."""
+        return any(claim.forced for claim in self.claims)
 
 
 @dataclass(frozen=True)
@@ -102,66 +91,141 @@ class Mechanisms(Result):
     hypotheses: tuple[Tested, ...]
     searched: tuple[Searched, ...]
     pairs: int
-    expected: str | None  # the hypothesis that the paper has for such a counter; None: it has none
+    expected: tuple[str, ...]  # the hypotheses that the paper has for such a counter; it may have none
+    no_anchor: str | None  # why no PIDs of single tokens were moved; None where they were
 
     @property
     def winner(self) -> Tested | None:
-        """The explanation with the highest score; None where no hypothesis explains the counter."""
-        found = [tested for tested in self.hypotheses if tested.explains]
-        return max(found, key=lambda tested: tested.score.value, default=None)
+        """The algorithm that explains most; None where no hypothesis explains more than its nulls."""
+        own = [tested for tested in self.hypotheses if not self._is_refinement(tested)]
+        return _best(own)
+
+    @property
+    def refinement(self) -> Tested | None:
+        """What the moves of single tokens' PIDs add to the winner: which tokens tell where the row begins."""
+        winner = self.winner
+        if winner is None:
+            return None
+        return _best([one for one in self.hypotheses if self._is_refinement(one) and one.swaps_of == winner.name])
+
+    def _is_refinement(self, tested: Tested) -> bool:
+        return bool(tested.swaps_of) and any(claim.variable == MOVED for claim in tested.claims)
 
     @property
     def verdict(self) -> Verdict:
-        winner = self.winner
+        winner, refinement = self.winner, self.refinement
+        others = ", ".join(
+            f"{tested.name} {tested.grade} ({_say(tested.worst)})"
+            for tested in self.hypotheses
+            if tested not in (winner, refinement) and not self._is_refinement(tested)
+        )
         if winner is None:
-            best = max(self.hypotheses, key=lambda tested: tested.score.value)
+            best = max(self.hypotheses, key=lambda tested: tested.worst.surplus)
             sentence = (
-                f"None of the stated algorithms explains it: the nearest, {best.name}, fails at {_say(best.worst)}."
+                f"None of the stated algorithms explains it: the nearest, {best.name}, fails at {_say(best.worst)}"
+                f".{'' if best.reach_holds else _beyond(best)}"
             )
-            would = f"a hypothesis whose every swap comes out surely more than {HOLDS:.0%} of the time"
+            would = "a hypothesis whose every claim comes out surely more often than in its best null"
         else:
             found = ", ".join(_say(claim) for claim in winner.claims)
-            others = [tested for tested in self.hypotheses if tested is not winner]
-            lost = ", ".join(f"{tested.name} {tested.score.value:.0%}" for tested in others)
-            sentence = f"It counts by {winner.name}, {winner.equation}: {found}. Others: {lost}."
-            would = (
-                f"a swap of {winner.name} that comes out no more than {HOLDS:.0%} of the time, or in a null as often"
+            opening = {
+                "strong": "It counts by",
+                "partial": "It counts in part by",
+                "weak": "Little is explained, most by",
+            }
+            sentence = (
+                f"{opening[winner.grade]} {winner.name}, {winner.equation} ({winner.grade}): {found}.{_beyond(winner)}"
             )
-        agrees = None if self.expected is None else winner is not None and winner.name == self.expected
+            sentence += self._anchor_sentence(winner)
+            sentence += " It must, by construction: this shows nothing." if winner.is_forced else ""
+            sentence += f" Others: {others}." if others else ""
+            would = f"a claim of {winner.name} that comes out no more often than in its best null"
+        supported = [one.name for one in self.hypotheses if one.grade in SUPPORTED]
+        agrees = any(name in supported for name in self.expected) if self.expected else None
         return Verdict(sentence, would, agrees)
 
+    def _anchor_sentence(self, winner: Tested) -> str:
+        refinements = [one for one in self.hypotheses if self._is_refinement(one) and one.swaps_of == winner.name]
+        if not refinements:
+            return ""
+        best = self.refinement or max(refinements, key=lambda one: _moved(one).surplus)
+        opening = "No anchor stands out: the nearest is" if self.refinement is None else "Its anchor:"
+        return f" {opening} {best.name} ({best.grade}), {_say(_moved(best))}."
+
     def to_frame(self) -> pd.DataFrame:
-        """One line a claim."""
+        """One line for each claim of each hypothesis."""
         lines = [
             {
                 "hypothesis": tested.name,
-                "variable": claim.variable,
-                "ignored": claim.ignored,
+                "grade": tested.grade,
+                "claim": claim.variable,
                 "place": claim.place,
                 "accuracy": claim.accuracy.value,
                 "low": claim.accuracy.low,
                 "high": claim.accuracy.high,
-                "placebo": np.nan if claim.placebo is None else claim.placebo.value,
-                "untrained": claim.untrained.value,
-                "holds": claim.holds,
+                "claim grade": claim.grade,
+                "surplus": claim.surplus,
+                "p": claim.p_value,
+                "best null": max((null.value for null in claim.nulls.values()), default=None),
+                **{name: _value((claim.outside or {}).get(name)) for name in (BELOW, BEYOND, LONGER)},
+                **{f"only fits, {name}": _value((claim.only_fits or {}).get(name)) for name in (TRAINED, BEYOND)},
             }
             for tested in self.hypotheses
             for claim in tested.claims
         ]
         return pd.DataFrame(lines)
 
+    def nulls_frame(self) -> pd.DataFrame:
+        """One line for each null of each claim."""
+        lines = [
+            {"hypothesis": tested.name, "claim": claim.variable, "null": name} | vars(null)
+            for tested in self.hypotheses
+            for claim in tested.claims
+            for name, null in claim.nulls.items()
+        ]
+        return pd.DataFrame(lines)
+
     def places_frame(self) -> pd.DataFrame:
-        """One line a hypothesis, variable and place of the search."""
+        """One line for each place where a variable was sought."""
         return pd.DataFrame([vars(one) for one in self.searched])
 
 
+def _best(tested: list[Tested]) -> Tested | None:
+    """The one of the best grade and, within it, of the highest surplus; what is forced comes last."""
+    found = [one for one in tested if one.grade != GRADES[0]]
+    key = lambda one: (not one.is_forced, GRADES.index(one.grade), one.worst.surplus)  # noqa: E731
+    return max(found, key=key, default=None)
+
+
+def _value(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.value
+
+
+def _moved(tested: Tested) -> Claim:
+    return next(claim for claim in tested.claims if claim.variable == MOVED)
+
+
 def _say(claim: Claim) -> str:
-    value = f"{claim.accuracy.value:.0%} (from {claim.accuracy.low:.0%})"
+    name, null = max(claim.nulls.items(), key=lambda item: item[1].value)
+    value = (
+        f"{claim.accuracy.value:.0%} ({claim.accuracy.low:.0%} to {claim.accuracy.high:.0%}; {name} {null.value:.0%})"
+    )
     if claim.variable == AS_IT_IS:
         return f"its own answers {value}"
     if claim.ignored:
         return f"{claim.variable} makes no difference {value}"
     return f"{claim.variable} at {claim.place} {value}"
+
+
+def _beyond(tested: Tested) -> str:
+    """What swaps that imply a distance beyond training do."""
+    shares = [
+        f"{claim.variable} {claim.outside[BEYOND].value:.0%}"
+        + (f" ({claim.only_fits[BEYOND].value:.0%} in a counter that only fits)" if claim.only_fits else "")
+        for claim in tested.claims
+        if claim.outside and claim.beyond_surplus is not None
+    ]
+    return f" Beyond training: {', '.join(shares)}." if shares else ""
 
 
 def mechanisms(
@@ -171,93 +235,48 @@ def mechanisms(
     task, _ = task_of_counter(counter)
     chosen = hypotheses_of(counter, task) if hypotheses is None else dict(hypotheses)
     assert isinstance(counter, Transformer)
-    untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
-    assert isinstance(untrained, Transformer)
-    examined = _Examination(counter, task, chosen, pairs, seed)
-    null = _Examination(untrained, task, chosen, pairs, seed)
-    tested = tuple(
-        Tested(name, one.equation, one.summary, _claims(name, one, examined, null)) for name, one in chosen.items()
-    )
+    examined = Examination(counter, task, chosen, pairs, seed)
+    reaches = any(one.reach != "unsaid" for one in chosen.values())
+    only_fits = only_fits_shares(task.form) if reaches else {}
+    hits, no_anchor = _move_positions(counter, chosen, seed)
+    swaps = {
+        name: tuple(examined.swap_claim(name, variable, only_fits) for variable in one.variables)
+        for name, one in examined.hypotheses.items()
+    }
+    tested = []
+    for name, one in chosen.items():
+        anchors = [] if hits is None else [anchor for anchor in one.anchors if anchor in hits.hits]
+        if one.swaps_of in swaps and one.anchors and not anchors:
+            continue  # nothing tells it from the hypothesis that it refines
+        claims = (examined.answers_claim(one), *swaps.get(name, swaps.get(one.swaps_of, ())))
+        if hits is not None and anchors:
+            claims += (_anchor_claim(anchors, hits),)
+        shared = one.swaps_of if one.swaps_of in swaps else ""
+        tested.append(Tested(name, one.equation, one.summary, shared, one.reach, claims))
     searched = tuple(
         Searched(name, variable, place.label, accuracy)
         for (name, variable), by_place in examined.searched.items()
         for place, accuracy in by_place.items()
     )
-    return Mechanisms(task.name, tested, searched, pairs, _papers_claim(counter, task))
+    return Mechanisms(task.name, tuple(tested), searched, pairs, papers_claim(counter, task), no_anchor)
 
 
-class _Examination:
-    """One counter under all swaps."""
-
-    def __init__(self, counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis], pairs: int, seed: int):
-        self.task = task
-        places = places_of(counter, hypotheses)
-        along = variable_directions(counter, task, hypotheses, places, FIT_ROWS, seed)
-        seeds = np.random.SeedSequence(seed).generate_state(2).tolist()
-        self._search, self._score = (
-            Swapper(counter, draw_pairs(counter, task, hypotheses, number, own), places, along)
-            for number, own in zip((SEARCH_PAIRS, pairs), seeds, strict=True)
-        )
-        self.searched = self._sought(hypotheses, places)
-        self.placebo_seed = seed
-
-    def _sought(
-        self, hypotheses: Mapping[str, Hypothesis], places: Sequence[Place]
-    ) -> dict[tuple[str, str], dict[Place, float]]:
-        """How often each variable's swap comes out at each place that may hold it."""
-        found: dict[tuple[str, str], dict[Place, float]] = {
-            (name, variable.name): {} for name, one in hypotheses.items() for variable in one.variables
-        }
-        for place in places:
-            claims = [
-                (name, one, variable)
-                for name, one in hypotheses.items()
-                for variable in one.variables
-                if may_hold(place, name, variable)
-            ]
-            if claims:
-                answers = self._search.answers(place)
-                for name, one, variable in claims:
-                    right = self._right(self._search.pairs, answers, one, variable, place)
-                    found[name, variable.name][place] = right.value
-        return found
-
-    def place_of(self, hypothesis: str, variable: Variable) -> Place:
-        """Where the variable is swapped with most success; where nothing should change, with least."""
-        by_place = self.searched[hypothesis, variable.name]
-        best = min if variable.ignored else max
-        return best(by_place, key=lambda place: by_place[place])
-
-    def accuracy(self, one: Hypothesis, variable: Variable, place: Place, placebo: bool = False) -> Interval:
-        """How often a swap comes out, on pairs of its own."""
-        answers = self._score.answers(place, self.placebo_seed if placebo else None)
-        return self._right(self._score.pairs, answers, one, variable, place)
-
-    def as_it_is(self, one: Hypothesis) -> Interval:
-        """How often the counter answers as the algorithm does, with nothing swapped."""
-        pairs = self._score.pairs
-        predicted = answer_ids(self.task, one.outcome(one.values(pairs.query)))
-        return share_interval(self._score.answers() == predicted)
-
-    def _right(
-        self, pairs: SwapPairs, answers: torch.Tensor, one: Hypothesis, variable: Variable, place: Place
-    ) -> Interval:
-        predicted, tells = pairs.expected(self.task, one, variable, place.at)
-        return share_interval((answers == predicted)[tells])
+def _move_positions(
+    counter: Transformer, hypotheses: Mapping[str, Hypothesis], seed: int
+) -> tuple[AnchorHits | None, str | None]:
+    """Answers to moved PIDs, where some hypothesis names an anchor; or why there are none."""
+    if not any(one.anchors for one in hypotheses.values()):
+        return None, "no hypothesis names an anchor"
+    try:
+        return anchor_hits(counter, ANCHORS, ROWS, seed), None
+    except NotApplicable as reason:
+        return None, str(reason)
 
 
-def _claims(name: str, one: Hypothesis, examined: _Examination, null: _Examination) -> tuple[Claim, ...]:
-    claims = [Claim(AS_IT_IS, False, "", examined.as_it_is(one), None, null.as_it_is(one))]
-    for variable in one.variables:
-        place = examined.place_of(name, variable)
-        untrained = null.accuracy(one, variable, null.place_of(name, variable))
-        placebo = None if variable.ignored else examined.accuracy(one, variable, place, placebo=True)
-        accuracy = examined.accuracy(one, variable, place)
-        claims.append(Claim(variable.name, variable.ignored, place.label, accuracy, placebo, untrained))
-    return tuple(claims)
-
-
-def _papers_claim(counter: Transformer, task: Task) -> str | None:
-    """The algorithm that the paper ascribes to such counters: ape and sine on mod 10, all on selective counting."""
-    is_exception = task.period and (task.bos or counter.cfg.position not in ("ape", "sine"))
-    return None if is_exception else PAPER[task.form]
+def _anchor_claim(anchors: Collection[str], hits: AnchorHits) -> Claim:
+    """That one of these anchors predicts the answers to moved PIDs better than every other anchor does."""
+    best = hits.best(anchors)
+    wrong, lead = hits.lead(best, [name for name in hits.hits if name not in anchors])
+    accuracy, permuted = hits.score(best), hits.permuted(best)
+    nulls = {f"wrong anchor, {wrong}": hits.score(wrong)} | ({} if permuted is None else {"permuted": permuted})
+    return Claim(MOVED, False, best, accuracy, nulls, anchor_surplus(accuracy, permuted, lead))

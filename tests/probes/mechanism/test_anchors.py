@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from models import CountLensError, TransformerConfig, build_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
-from probes.mechanism.anchors import ANCHORS, Anchor, anchor_probe
+from probes.mechanism.anchor_formulas import ANCHORS, Anchor
+from probes.mechanism.anchors import anchor_probe
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.result import NotApplicable
 from training.tasks import Task, make_task, task_settings
@@ -89,11 +90,64 @@ def test_an_anchor_half_of_the_time_has_half_of_the_answers() -> None:
     assert not (result.stands_out and result.best.accuracy.value > 0.98)
 
 
-def test_noise_has_no_anchor() -> None:
-    for seed in range(5):
-        counter = Planted(lambda pids: ANCHORS["first token"].distance(pids, 10), wrong=1.0)
+class Broken(Planted):
+    """Right as long as PIDs are contiguous; where any was moved, all answers are noise."""
+
+    def forward(self, token_ids: Tensor, position_ids: Tensor) -> Tensor:
+        right, noise = super().forward(token_ids, position_ids), torch.rand(*token_ids.shape, self.task.vocab.size)
+        contiguous = (position_ids.diff(dim=1) == 1).all(1)
+        return torch.where(contiguous[:, None, None], right, noise)
+
+
+def false_alarms(draws: int) -> int:
+    """How many counters without an anchor are said to have one: noise, and counters that moves break."""
+    torch.manual_seed(0)
+    found = 0
+    for seed in range(draws):
+        formula = partial(ANCHORS["first token"].distance, period=10)
+        counter = Planted(formula, wrong=1.0) if seed % 2 else Broken(formula)
         counter.generator.manual_seed(seed)
-        assert not probe(counter, seed=seed).stands_out
+        found += probe(counter, seed=seed).stands_out
+    return found
+
+
+def test_noise_has_no_anchor() -> None:
+    assert false_alarms(8) == 0
+
+
+@pytest.mark.slow
+def test_of_a_thousand_counters_without_an_anchor_fewer_than_one_in_twenty_is_said_to_have_one() -> None:
+    assert false_alarms(1000) < 50
+
+
+def test_the_distance_from_a_vote_on_a_circle_is_that_from_the_row_s_beginning() -> None:
+    """Not that from the circle's own: what is beyond training must be known as such."""
+    pids = torch.arange(70, 130)[None]
+    for reach in (1, 8):
+        distance = ANCHORS[f"fading beginning ({reach})"].distance(pids, 10)
+        torch.testing.assert_close(distance, torch.arange(60.0, dtype=torch.float64)[None])
+
+
+def test_anchors_that_predict_the_same_count_once() -> None:
+    """Modulo 3 a vote that fades at once is the first token's alone."""
+    task = make_task("mod3")
+    result = probe(Planted(lambda pids: ANCHORS["first token"].distance(pids, 3), task))
+    assert result.best.name == "first token"
+    assert result.stands_out
+    assert "fading beginning (1)" not in [score.name for score in result.anchors]
+
+
+def test_scores_are_of_distances_that_were_trained() -> None:
+    """A counter that answers at random beyond training has its anchor all the same."""
+
+    def formula(pids: Tensor) -> Tensor:
+        distance = ANCHORS["token 2"].distance(pids, 10)
+        return distance.where(distance < MOD10.train_length, distance + torch.randint(10, distance.shape))
+
+    torch.manual_seed(0)
+    result = probe(Planted(formula))
+    assert (result.best.name, result.best.accuracy.value) == ("token 2", 1)
+    assert result.best.by_distance["beyond"] < 0.5
 
 
 def test_answers_that_ignore_moves_follow_no_token() -> None:
@@ -116,12 +170,21 @@ def test_accuracy_stands_beside_the_implied_distance() -> None:
     assert first.by_distance["beyond"] < 0.5
 
 
-@pytest.mark.parametrize(("mechanism", "anchor"), [("first_position", "first token"), ("mean_position", "mean")])
+@pytest.mark.parametrize(
+    ("mechanism", "anchor"),
+    [
+        ("first_position", "first token"),
+        ("second_position", "token 2"),
+        ("sixth_position", "token 6"),
+        ("vote_of_five", "beginning of 5"),
+        ("mean_position", "mean"),
+    ],
+)
 def test_hand_built_transformers_have_the_anchor_that_was_built_in(mechanism: str, anchor: str) -> None:
-    result = probe(handbuilt_counter(mechanism, make_task("mod10", bos=mechanism == "first_position")))
+    result = probe(handbuilt_counter(mechanism, make_task("mod10", bos=mechanism != "mean_position")))
     assert result.right == 1
     assert result.best.name == anchor
-    assert result.stands_out
+    assert result.grade == "strong"
 
 
 def test_the_same_seed_gives_the_same_and_another_gives_other_rows() -> None:

@@ -12,9 +12,7 @@ from training.evaluate import evaluate
 from training.tasks import make_task
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "bos"), [("first_position", True), ("mean_position", True), ("mean_position", False)]
-)
+@pytest.mark.parametrize(("mechanism", "bos"), [*((name, True) for name in MECHANISMS), ("mean_position", False)])
 @pytest.mark.parametrize("name", ["mod10", "mod2", "mod7"])
 def test_full_marks_in_and_out_of_distribution(mechanism: str, bos: bool, name: str) -> None:
     task = make_task(name, bos=bos)

@@ -1,0 +1,179 @@
+"""Rows in which the PIDs of single tokens are moved, and how often a counter answers them as each anchor predicts."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from models.counter import Counter
+from probes.mechanism.anchor_formulas import SINGLE_TOKENS, Anchor
+from probes.result import NotApplicable, task_of_counter
+from probes.stats import Interval, bootstrap
+from training.evaluate import evaluating
+from training.tasks import Task
+
+Shares = Float[np.ndarray, "move row"]
+
+ROWS = 64  # of each kind of move
+ROWS_AT_ONCE = 256
+LARGEST_MOVE = 9
+GROUPS = (2, 3, 5, 8, 12)  # how many of the first tokens are moved together
+FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come before it
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """Rows with moved PIDs, for every kind of move, and how a counter answers them."""
+
+    kinds: tuple[str, ...]
+    pids: Int[Tensor, "move row pos"]
+    steps: Int[Tensor, "move row"]  # by how many places PIDs were moved
+    answers: Int[Tensor, "move row pos"]
+    unmoved: Int[Tensor, "move row pos"]  # the right answers with nothing moved
+    watched: Bool[Tensor, "move row pos"]  # answered right with nothing moved, and after the moved tokens
+
+    def trained(self, task: Task) -> Bool[Tensor, "pos"]:
+        """The tokens that no move takes out of the distances of training."""
+        return torch.arange(self.pids.shape[-1]) < task.prefix + task.train_length - LARGEST_MOVE
+
+
+@dataclass(frozen=True)
+class AnchorHits:
+    """How many telling tokens of each row every anchor predicts, for comparisons on the same rows."""
+
+    moves: MovedRows
+    right: float
+    distances: dict[str, Float[Tensor, "move row pos"]]
+    predicted: dict[str, Int[Tensor, "move row pos"]]
+    disputed: Bool[Tensor, "move row pos"]  # where anchors disagree
+    telling: Bool[Tensor, "move row pos"]  # of those, the ones within the distances of training
+    hits: dict[str, Shares]
+    seed: int
+
+    def share(self, hits: Shares) -> Interval:
+        """A share of the telling tokens, with its interval."""
+        return share_of_rows(hits, self.telling.sum(-1).double().numpy(), self.seed)
+
+    def score(self, name: str) -> Interval:
+        """How often the counter answers as one with this anchor would."""
+        return self.share(self.hits[name])
+
+    def permuted(self, name: str) -> Interval | None:
+        """The same for other rows with the same kind of move; None where the predictions are the same."""
+        others = self.predicted[name].roll(1, 1)
+        changed = bool((others != self.predicted[name]).any())
+        return self.share(_hits(others, self.moves, self.telling)) if changed else None
+
+    def best(self, names: Collection[str]) -> str:
+        """Which of these anchors predicts most answers."""
+        counts = self.telling.sum((1, 2)).double().numpy()
+        return max(names, key=lambda name: float((self.hits[name].sum(1) / counts.clip(min=1))[counts > 0].mean()))
+
+    def lead(self, name: str, others: Collection[str]) -> tuple[str, Interval]:
+        """The best of the others, and by how much this anchor predicts more answers."""
+        other = self.best(others)
+        return other, self.share(self.hits[name] - self.hits[other])
+
+
+def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed: int) -> AnchorHits:
+    """What every anchor predicts for rows with moved PIDs, and how often the counter answers so."""
+    task, _ = task_of_counter(counter)
+    if task.period is None:
+        raise NotApplicable(f"{task.name} is not modular counting: no beginning is subtracted there")
+    if counter.ignores_positions:
+        raise NotApplicable("this counter ignores position ids, so that none of them is its anchor")
+    moves, right = _run_moves(counter, task, rows, seed)
+    distances = {name: anchor.distance(moves.pids, task.period).double().round() for name, anchor in anchors.items()}
+    predicted = {name: task.answer_ids(distance.long() - task.prefix) for name, distance in distances.items()}
+    stacked = torch.stack(list(predicted.values()))
+    disputed = moves.watched & (stacked != stacked[0]).any(0)
+    telling = disputed & moves.trained(task)
+    if not bool(telling.any()):
+        raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
+    predicted = _different(predicted, telling)
+    hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
+    return AnchorHits(moves, right, distances, predicted, disputed, telling, hits, seed)
+
+
+def _different(
+    predicted: Mapping[str, Int[Tensor, "move row pos"]], telling: Bool[Tensor, "move row pos"]
+) -> dict[str, Int[Tensor, "move row pos"]]:
+    """Of anchors that predict the same for all telling tokens, the one that is stated first.
+
+    On a circle of few places a vote that fades at once is the first token's alone.
+    """
+    kept: dict[tuple[int, ...], str] = {}
+    for name, answers in predicted.items():
+        kept.setdefault(tuple(answers[telling].tolist()), name)
+    return {name: predicted[name] for name in kept.values()}
+
+
+def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[MovedRows, float]:
+    """Answers to rows of the longest training length with moved PIDs, and how often those of unmoved rows are right."""
+    generator = torch.Generator().manual_seed(seed)
+    length = task.train_length + task.prefix
+    if length <= FIRST_WATCHED or counter.cfg.max_position < length + 2 * LARGEST_MOVE:
+        raise NotApplicable(f"rows of {length} tokens are too short, or leave no room to move PIDs")
+    moved, after = _move_sets(length, rows, generator)
+    shape = (len(moved), rows)
+    room = counter.cfg.max_position - length - 2 * LARGEST_MOVE
+    shifts = LARGEST_MOVE + torch.randint(room + 1, shape, generator=generator)
+    steps = torch.randint(1, LARGEST_MOVE + 1, shape, generator=generator)
+    steps = torch.where(torch.rand(shape, generator=generator) < 0.5, steps, -steps)
+    contiguous = shifts[..., None] + torch.arange(length)
+    pids = contiguous + steps[..., None] * moved
+    token_ids = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
+    labels = task.label(token_ids[None])[0].expand(pids.shape)
+    answers = _answers(counter, token_ids, pids)
+    different, which = shifts.unique(return_inverse=True)  # rows with nothing moved differ by their shift alone
+    before = _answers(counter, token_ids, (different[:, None] + torch.arange(length))[None])[0][which]
+    right = before == labels
+    kinds = (OWN, *(f"token {index + 1}" for index in range(SINGLE_TOKENS)), *(f"first {size}" for size in GROUPS))
+    return MovedRows(kinds, pids, steps, answers, labels, right & after), float(
+        right[..., task.prefix :].float().mean()
+    )
+
+
+def _move_sets(
+    length: int, rows: int, generator: torch.Generator
+) -> tuple[Bool[Tensor, "move row pos"], Bool[Tensor, "move row pos"]]:
+    """For every kind of move, the tokens whose PIDs are moved, and those whose answers are watched."""
+    column = torch.arange(length)
+    own = column == torch.randint(FIRST_WATCHED, length, (rows, 1), generator=generator)
+    sets = [column == index for index in range(SINGLE_TOKENS)] + [column < size for size in GROUPS]
+    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets)])
+    later = (column >= FIRST_WATCHED).expand(rows, length)
+    return moved, torch.stack([own, *[later] * len(sets)])
+
+
+def _answers(
+    counter: Counter, token_ids: Int[Tensor, "pos"], position_ids: Int[Tensor, "move row pos"]
+) -> Int[Tensor, "move row pos"]:
+    flat = position_ids.flatten(0, 1).to(counter.device)
+    with evaluating(counter):
+        chunks = [
+            counter(token_ids.to(counter.device).expand(chunk.shape), chunk).argmax(-1).cpu()
+            for chunk in flat.split(ROWS_AT_ONCE)
+        ]
+    return torch.cat(chunks).unflatten(0, position_ids.shape[:2])
+
+
+def _hits(predicted: Int[Tensor, "move row pos"], moves: MovedRows, telling: Bool[Tensor, "move row pos"]) -> Shares:
+    """How many telling tokens of each row are answered as predicted."""
+    return ((predicted == moves.answers) & telling).sum(-1).double().numpy()
+
+
+def share_of_rows(hits: Shares, counts: Shares, seed: int) -> Interval:
+    """The share of hits, every kind of move counting alike, and what it lies between when rows are drawn again."""
+
+    def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
+        # A resample may lack every row of a kind that has something to tell.
+        shares = np.ma.masked_invalid(hits @ weights.T / (counts @ weights.T))
+        return shares.mean(axis=0).filled(np.nan)[None]
+
+    (interval,) = bootstrap(mean_over_kinds, np.ones(hits.shape[1]), seed)
+    return interval
