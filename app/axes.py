@@ -57,6 +57,7 @@ AXES = {name: _axis(*_documented(name, hint)) for name, hint in _options().items
     "architecture": _axis(str, "positional schemes and recurrent families, in place of --position and --family"),
     "bos": _axis(Literal["without", "with", "both"], "put a token of its own first"),
     "lengths": _axis(str, "train and OOD lengths, as 50to100"),
+    "periods": _axis(str, "periods of rope's or sine's first waves, as 10,20"),
     "seeds": Annotated[
         Annotated[int, Meta(ge=1, le=MAX_RUNS)], arg(help="how many seeds, from 0 on (1)", help_behavior_hint="")
     ],
@@ -77,6 +78,8 @@ def make_cell(axes: Mapping[str, Any]) -> dict[str, Any]:
         cell["bos"] = [value for word in cell["bos"] for value in BOS[word]]
     if "lengths" in cell:
         cell["lengths"] = [_length_pair(text) for text in cell["lengths"]]
+    if "periods" in cell:
+        cell["periods"] = [_periods(text) for text in cell["periods"]]
     # Without a value, a switch is on: --tensorboard, as with `countlens train`.
     return cell | {name: [True] for name in SWITCHES & cell.keys() if not cell[name]}
 
@@ -86,3 +89,10 @@ def _length_pair(text: str) -> list[int]:
     if pair is None:
         raise CountLensError(f"--lengths {text!r}: write the train and the OOD length as 50to100")
     return [int(pair[1]), int(pair[2])]
+
+
+def _periods(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise CountLensError(f"--periods {text!r}: write the periods of a run with commas, as 10,20") from error

@@ -34,6 +34,18 @@ class SweepOptions:
 
 
 @dataclass(frozen=True)
+class StudyOptions:
+    """How `countlens study` carries a study out."""
+
+    out: Path = Path("runs/studies")  # where studies go, each into a folder of its name
+    quick: bool = False  # only the runs of the headline, with fewer seeds: minutes instead of hours
+    dry_run: bool = False  # print the protocol and what the runs that are left would cost; train nothing
+    quiet: bool = False  # no live table
+    engine: Literal["local", "ray"] = "local"  # local is this machine; ray a cluster (pip install 'countlens[ray]')
+    engine_options: Annotated[EngineOptions, arg(name="")] = field(default_factory=EngineOptions)
+
+
+@dataclass(frozen=True)
 class PatchOptions:
     """What `countlens patch` patches. What is left out is chosen to fit the counter."""
 

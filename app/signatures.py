@@ -11,7 +11,7 @@ from msgspec import Meta
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from app.axes import Axes
-from app.options import PatchOptions, SweepOptions
+from app.options import PatchOptions, StudyOptions, SweepOptions
 from models.border import check_options
 from models.errors import CountLensError
 from models.ranges import Length, RowCount, Seed
@@ -306,6 +306,35 @@ def report(
     run_report(checkpoints, out, probes, seed, progress=not quiet)
 
 
+def study(
+    options: Annotated[StudyOptions, arg(name="")],
+    name: Positional[str | None] = None,
+) -> None:
+    """Carry out a study: train its grid, measure every run, and judge the claims that its protocol made beforehand.
+
+    Without a name: list the studies. The verdict, with intervals over seeds and what would refute it, goes to
+    OUT/NAME/study.html, which opens offline, and to result.json, runs.csv and claims.csv beside it. Stopped or killed,
+    the same command goes on.
+
+    For example:
+      countlens study
+      countlens study rope_periods --dry-run
+      countlens study rope_periods --quick
+      countlens study rope_periods --workers 8 --out /shared/studies
+
+    Args:
+        options: How to carry it out.
+        name: Which study.
+    """
+    from app.commands.study import print_studies, run_study
+
+    check_options(options)
+    if name is None:
+        print_studies()
+        return
+    run_study(name, options)
+
+
 def explore(
     folder: Annotated[tuple[Path, ...], UseAppendAction] = (),
     port: Annotated[int, Meta(ge=1, le=65_535)] | None = None,
@@ -343,6 +372,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "probe": probe,
     "patch": patch,
     "report": report,
+    "study": study,
     "explore": explore,
     "tables": tables,
     "ship": ship,

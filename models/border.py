@@ -37,7 +37,8 @@ def convert(name: str, value: Any, hint: Any, style: str = IN_PYTHON, as_text: b
     except (msgspec.ValidationError, RecursionError) as error:
         label = style.format(name, shown(value))
         raise CountLensError(f"{label}: must be {_requirement(hint, value)}") from error
-    if isinstance(converted, float) and not math.isfinite(converted):
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         raise CountLensError(f"{style.format(name, value)}: must be finite")
     return converted
 

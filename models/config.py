@@ -3,16 +3,24 @@ command line can read them at once."""
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from models.border import check_fields
 from models.errors import CountLensError, unknown
-from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, StateSize, Std, VocabularySize, Width
+from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, Period, StateSize, Std, VocabularySize, Width
 from models.schemes import SCHEMES
 
 LARGEST_TABLE = 2**24  # positions times columns; about 300 MB while it is made
+# Fields that files leave out where they are None: files of counters without them are the same, byte for byte, as
+# before there were such fields.
+OMITTED_IF_NONE = ("periods",)
+
+
+def omit_unset(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config as a file has them."""
+    return {name: value for name, value in values.items() if value is not None or name not in OMITTED_IF_NONE}
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class TransformerConfig(CounterConfig):
     eps: Annotated[float, Meta(gt=0, le=1e12)] = 1e-5  # LayerNorm's epsilon
     init_std: Std = 0.02  # std of the initial weights
     embed_std: Std | None = None  # std of the initial token embedding; None: init_std
+    periods: tuple[Period, ...] | None = None  # of the scheme's first waves, in positions; None: the usual ones
     # Which of HookedTransformer's optional hook points fire; see `Transformer.set_use_*`.
     use_attn_result: bool = False
     use_split_qkv_input: bool = False
@@ -88,9 +97,23 @@ class TransformerConfig(CounterConfig):
                 f"{self.position} rotates pairs of a head's columns, but d_model={self.d_model} / "
                 f"n_heads={self.n_heads} gives an odd d_head={self.d_head}: choose another n_heads"
             )
+        if self.periods is not None:
+            self._check_periods(self.periods)
         if scheme.pairs_columns and self.d_model % 2:
             raise CountLensError(
                 f"{self.position} pairs columns, but d_model={self.d_model} is odd: choose an even d_model"
+            )
+
+    def _check_periods(self, periods: tuple[float, ...]) -> None:
+        columns = SCHEMES[self.position].waves_over
+        if columns is None:
+            names = ", ".join(name for name, scheme in SCHEMES.items() if scheme.waves_over is not None)
+            raise CountLensError(f"{self.position} has no waves, so that periods cannot be set: use {names}, or none")
+        pairs = getattr(self, columns) // 2
+        if not 1 <= len(periods) <= pairs:
+            raise CountLensError(
+                f"periods={periods}: {self.position} has {pairs} waves ({columns}={2 * pairs}), so that 1 to {pairs} "
+                "of them can be given"
             )
 
     @classmethod

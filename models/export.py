@@ -48,6 +48,7 @@ def _config(counter: Counter) -> dict[str, Any]:
     config = counter.transformer_lens_config()
     if config is None:
         positions = f" with {counter.cfg.position} positions" if hasattr(counter.cfg, "position") else ""
+        positions += " of other periods than the usual" if getattr(counter.cfg, "periods", None) else ""
         raise CountLensError(
             f"TransformerLens has no {type(counter).__name__}{positions}: its checkpoint is plain safetensors already"
         )

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from models.border import build
-from models.config import CounterConfig
+from models.config import CounterConfig, omit_unset
 from models.errors import CountLensError, unknown
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def config_from_dict(family: str, fields: dict[str, Any]) -> CounterConfig:
 
 def config_to_dict(cfg: CounterConfig) -> dict[str, Any]:
     """The fields that rebuild the model; which optional hooks fire is not among them."""
-    return {name: value for name, value in asdict(cfg).items() if not name.startswith("use_")}
+    return omit_unset({name: value for name, value in asdict(cfg).items() if not name.startswith("use_")})
 
 
 def build_counter(cfg: CounterConfig, generator: "torch.Generator | None" = None) -> "Counter":

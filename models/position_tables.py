@@ -3,6 +3,8 @@
 `models.schemes` says which scheme uses what.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,10 +18,23 @@ def zero_table(max_position: int, d_model: int) -> Table:
     return torch.zeros(max_position, d_model)
 
 
-def sine_table(max_position: int, d_model: int) -> Table:
-    """sin in even and cos in odd columns, wavelengths from 2 pi to 10000 * 2 pi."""
-    rates = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    angles = torch.outer(torch.arange(max_position, dtype=torch.float64), rates)
+def wave_rates(columns: int, periods: Sequence[float] | None = None) -> Float[Tensor, "pair"]:
+    """The angle by which the wave of each pair of columns goes on from one position to the next.
+
+    The usual wavelengths go from 2 pi to 10000 * 2 pi; `periods` take the place of the first ones.
+
+    >>> (2 * torch.pi / wave_rates(4, (10.0,))).round().tolist()
+    [10.0, 628.0]
+    """
+    rates = 10000.0 ** (-torch.arange(0, columns, 2, dtype=torch.float64) / columns)
+    if periods is not None:
+        rates[: len(periods)] = 2 * torch.pi / torch.tensor(periods, dtype=torch.float64)
+    return rates
+
+
+def sine_table(max_position: int, d_model: int, periods: Sequence[float] | None = None) -> Table:
+    """sin in even and cos in odd columns."""
+    angles = torch.outer(torch.arange(max_position, dtype=torch.float64), wave_rates(d_model, periods))
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
@@ -47,10 +62,12 @@ def vacant_last_column(d_model: int) -> Columns:
     return gain
 
 
-def rotary_angles(max_position: int, d_head: int, base: float = 10000.0) -> Float[Tensor, "max_position d_head"]:
+def rotary_angles(
+    max_position: int, d_head: int, periods: Sequence[float] | None = None
+) -> Float[Tensor, "max_position d_head"]:
     """The angle by which each column of a head turns at each position; adjacent columns are a pair."""
-    rates = base ** (-torch.arange(0, d_head, 2, dtype=torch.float64) / d_head)
-    return torch.outer(torch.arange(max_position, dtype=torch.float64), rates).repeat_interleave(2, dim=1).float()
+    angles = torch.outer(torch.arange(max_position, dtype=torch.float64), wave_rates(d_head, periods))
+    return angles.repeat_interleave(2, dim=1).float()
 
 
 def rotate(

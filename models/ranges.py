@@ -17,6 +17,7 @@ Width = Annotated[int, Meta(ge=1, le=2**14)]  # of the residual stream, of a hea
 HiddenWidth = Annotated[int, Meta(ge=1, le=2**16)]
 Heads = Annotated[int, Meta(ge=1, le=2**10)]
 StateSize = Annotated[int, Meta(ge=1, le=2**12)]
+Period = Annotated[float, Meta(ge=1, le=10**9)]  # positions until a wave begins again
 Std = Annotated[float, Meta(ge=0, le=100)]
 Dropout = Annotated[float, Meta(ge=0, lt=1)]
 Step = Annotated[int, Meta(ge=0, le=10**9)]

@@ -24,6 +24,7 @@ class Scheme:
     rotary: bool = False  # queries and keys are rotated by their position
     bias: str | None = None  # (query ids, key ids, n_heads) -> what is added to each head's scores
     pairs_columns: bool = False  # d_model must be even
+    waves_over: Literal["d_head", "d_model"] | None = None  # the columns that its waves go over; None: it has no waves
 
     @property
     def separates_equal_tokens(self) -> bool:
@@ -48,12 +49,20 @@ SCHEMES: dict[str, Scheme] = {
         table="sine_table",
         gain="root_gain",
         pairs_columns=True,
+        waves_over="d_model",
     ),
     "ape": Scheme(
         "a learned vector for each absolute position", "positions", "#009E73", table="zero_table", learned=True
     ),
     # Often lies exactly on nope: dotted, so that both can be seen.
-    "rope": Scheme("queries and keys rotated by their position", "distances", "#D55E00", dash="dot", rotary=True),
+    "rope": Scheme(
+        "queries and keys rotated by their position",
+        "distances",
+        "#D55E00",
+        dash="dot",
+        rotary=True,
+        waves_over="d_head",
+    ),
     "spe": Scheme(
         "one column holds position / max_position",
         "positions",

@@ -85,7 +85,8 @@ class PosEmbed(nn.Module):
         super().__init__()
         scheme = SCHEMES[cfg.position]
         assert scheme.table is not None
-        table = scheme.function(scheme.table)(cfg.max_position, cfg.d_model)
+        waves = {} if scheme.waves_over is None else {"periods": cfg.periods}
+        table = scheme.function(scheme.table)(cfg.max_position, cfg.d_model, **waves)
         self.W_pos: Tensor
         if scheme.learned:
             self.W_pos = nn.Parameter(table)
@@ -312,7 +313,7 @@ class Transformer(Counter):
             self.pos_embed = PosEmbed(cfg)
             self.hook_pos_embed = HookPoint()
         if self.scheme.rotary:
-            angles = rotary_angles(cfg.max_position, cfg.d_head)
+            angles = rotary_angles(cfg.max_position, cfg.d_head, cfg.periods)
             self.rotary_cos: Tensor
             self.rotary_sin: Tensor
             self.register_buffer("rotary_cos", angles.cos(), persistent=False)
@@ -521,9 +522,9 @@ class Transformer(Counter):
     def transformer_lens_config(self) -> dict[str, Any] | None:
         """Fields of HookedTransformerConfig (2.x, 3.x) and TransformerBridgeConfig (4.x) alike.
 
-        None for a scheme that adds a bias to attention scores: neither would add it.
+        None for a scheme that adds a bias to attention scores, or rotates by periods of its own: both know neither.
         """
-        if self.scheme.bias is not None:
+        if self.scheme.bias is not None or (self.scheme.rotary and self.cfg.periods is not None):
             return None
         cfg = self.cfg
         rotary = {"rotary_dim": cfg.d_head, "rotary_base": 10000, "rotary_adjacent_pairs": True}

@@ -12,6 +12,7 @@ from msgspec import Meta
 from typing_extensions import Doc
 
 from models.border import IN_FILE, build
+from models.config import omit_unset
 from models.errors import CountLensError
 from models.families import FAMILIES, TRANSFORMER
 from models.ranges import (
@@ -20,6 +21,7 @@ from models.ranges import (
     HiddenWidth,
     Layers,
     Length,
+    Period,
     RowCount,
     Seed,
     StateSize,
@@ -73,6 +75,7 @@ class ModelOptions:
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
     dropout: Dropout | None = None  # of a recurrent counter, while training
+    periods: tuple[Period, ...] | None = None  # of rope's or sine's first waves, as 10 20 (the usual ones)
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
-        return asdict(self)
+        values = asdict(self)
+        return values | {"model": omit_unset(values["model"])}
 
     @classmethod
     def from_dict(cls: type[C], values: object, style: str = IN_FILE) -> C:

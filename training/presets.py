@@ -290,6 +290,7 @@ def cell_name(config: RunConfig) -> str:
     parts += [f"{model.d_model}d"] * (model.d_model != recipe.d_model)
     parts += [f"{model.n_heads}h"] * (model.n_heads not in (recipe.n_heads, None))
     parts += ["noncausal"] * (not model.causal)
+    parts += [] if model.periods is None else [f"periods{'_'.join(f'{period:.9g}' for period in model.periods)}"]
     lengths = (data.train_length, data.ood_length)
     parts += [f"{lengths[0]}to{lengths[1]}"] * (lengths != (paper_task.train_length, paper_task.ood_length))
     parts += [data.policy] * (data.policy != "shifted")
@@ -327,7 +328,8 @@ def _other_than_recipe(config: RunConfig, recipe: Recipe) -> list[str]:
 def describe(model: ModelSettings) -> str:
     """One line on a model: ape, 2 layers, 64 wide, 4 heads."""
     heads = "" if model.n_heads is None else f", {_plural(model.n_heads, 'head')}"
-    return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}"
+    waves = "" if model.periods is None else f", waves of {', '.join(f'{period:g}' for period in model.periods)}"
+    return f"{architecture_name(model)}, {_plural(model.n_layers, 'layer')}, {model.d_model} wide{heads}{waves}"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from app.figures.logit_lens import attribution_figure, lens_figure
 from app.figures.mechanisms import claims_figure, places_figure, transplant_figure
 from app.figures.mod_pca import pca_grid_figure, score_figure, score_map_figure
 from app.figures.patching import patching_caption, patching_figure
+from app.figures.studies import panel_figure
 from probes.ablation.bos_ablation import BosAblation
 from probes.mechanism.anchors import Anchors
 from probes.mechanism.transplants import StateIsCount
@@ -27,6 +28,7 @@ from probes.reading.first_token import FirstToken
 from probes.reading.logit_lens import LogitLens
 from probes.reading.mod_pca import ModPca
 from probes.result import Result
+from probes.studies.result import StudyResult
 
 Figures = dict[str, go.Figure]  # by caption
 
@@ -83,6 +85,7 @@ FIGURES: dict[type[Result], Callable[[Any], Figures]] = {
         "Which tokens the answers follow": moves_figure(result),
     },
     StateIsCount: lambda result: {"Answers that go on from the transplanted count": transplant_figure(result)},
+    StudyResult: lambda result: {panel.caption: panel_figure(panel) for panel in result.panels},
     Dynamics: lambda result: {"Over training": dynamics_figure(result)},
 }
 

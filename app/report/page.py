@@ -70,17 +70,21 @@ def _section(report: Report, name: str) -> Section:
 def _block(probe: str, name: str, result: Result | Skipped) -> Finding:
     if isinstance(result, Skipped):
         return Finding(name, None, result.reason)
-    pictures = [
+    return Finding(name, result.verdict, None, pictures=pictures_of(result, probe, name))
+
+
+def pictures_of(result: Result, *title: str) -> tuple[Picture, ...]:
+    """The figures of a result; `title` tells their ids in the page from those of other results."""
+    return tuple(
         Picture(
             caption,
             (figure.layout.meta or {}).get("alt", caption),
             figure.update_layout(width=None).to_html(
-                full_html=False, include_plotlyjs=False, config=CONFIG, div_id=_identifier(probe, name, caption)
+                full_html=False, include_plotlyjs=False, config=CONFIG, div_id=_identifier(*title, caption)
             ),
         )
         for caption, figure in figures_of(result).items()
-    ]
-    return Finding(name, result.verdict, None, pictures=tuple(pictures))
+    )
 
 
 def _identifier(*parts: str) -> str:

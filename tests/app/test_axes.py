@@ -36,6 +36,11 @@ def test_a_value_reaches_the_run(name: str, value: Any) -> None:
     assert getattr(group, name) != getattr(field_hints(TrainConfig)[OPTIONS[name]](), name)
 
 
+def test_periods_are_written_with_commas() -> None:
+    runs = expand([make_cell({"position": ("rope",), "periods": ("10,20", "10.37")})])
+    assert [run.config.model.periods for run in runs] == [(10, 20), (10.37,)]
+
+
 def test_a_switch_without_a_value_is_on() -> None:
     assert make_cell({"bos": (), "compile": (), "causal": (False,)}) == {
         "bos": [True],
@@ -55,6 +60,7 @@ def test_an_axis_without_a_value_is_refused() -> None:
         ({"lr": (0.1, -1.0)}, r"--lr \(0.1, -1.0\): must be at least 0 and at most 100 each"),
         ({"warmup_steps": (-1,)}, r"--warmup-steps \(-1,\): must be at least 0"),
         ({"seed": (2**32,)}, "--seed .*: must be at least 0 and at most 4,294,967,295 each"),
+        ({"periods": ("10 20",)}, "--periods '10 20': write the periods of a run with commas, as 10,20"),
         ({"lengths": ("50-100",)}, "--lengths '50-100': write the train and the OOD length as 50to100"),
     ],
 )

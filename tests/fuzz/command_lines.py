@@ -58,6 +58,7 @@ POSITIONAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "probe": (("behaviour", "mod_pca"), COUNTERS),
     "patch": (COUNTERS,),
     "report": (COUNTERS,),
+    "study": (("rope_periods", "row_beginning", "predicting_ood"),),
 }
 QUICK_PROBES = ("behaviour", "patching")
 SMALL = ("0", "1", "2", "3", "4", "8", "16", "0.5", "1e-3")
@@ -114,6 +115,7 @@ def stubs() -> Iterator[None]:
     with (
         patch("app.commands.train.train", lambda *args: Scores({"ind": 100.0, "ood": 50.0}, {})),
         patch("app.commands.sweep.sweep", lambda *args: iter(())),
+        patch("probes.studies.conduct.sweep", lambda *args: iter(())),
         patch("app.commands.sweep.train_run", lambda *args, **more: Outcome("finished")),
         patch("training.sweep.estimate.time_run", lambda *args, **more: Timing(1e-3, 1e-3, 1e-3)),
         patch("app.commands.explore.subprocess", server),

@@ -24,6 +24,7 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "position": ("ape", ["nope", "sine"], "rop"),
     "architecture": ("ape", ["nope", "sine", "rope"], "lstm", ["s4", "mamba", "rwkv6", "rnn"], "gru"),
     "lengths": ([4, 8], [[4, 8], [8, 16]], [8, 4], [50, 100], [4]),
+    "periods": ([10, 20], [[10], [10.5, 21]], [0.5], [4], 10),
     "task": ("mod10", ["mod7", "selective"], "helper", "first_tok_homogeneous", "selective_mod4", "mod1", "mod9999"),
     "policy": ("contiguous", "shifted", "randomised", ["shifted", "contiguous"]),
     "schedule": ("cosine", "constant"),

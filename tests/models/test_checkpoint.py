@@ -24,6 +24,7 @@ from models import (
 )
 from models.atomic import atomic_path
 from models.find import find_checkpoint
+from models.header import read_metadata
 from models.schemes import SCHEMES
 
 
@@ -44,6 +45,33 @@ def test_a_saved_counter_comes_back(tmp_path: Path, position: str, generator: to
     token_ids, position_ids = torch.arange(13)[None], torch.arange(13)[None] + 100
     expected = counter(token_ids, position_ids)
     torch.testing.assert_close(loaded(token_ids, position_ids), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["rope", "sine"])
+def test_periods_are_stored_and_a_file_without_them_has_no_trace_of_them(
+    tmp_path: Path, position: str, generator: torch.Generator
+) -> None:
+    tuned = build_counter(TransformerConfig(13, position, init_std=0.3, periods=(10.0, 20.5)), generator).eval()
+    save_counter(tmp_path / "model.safetensors", tuned)
+    loaded = load_counter(tmp_path)
+    assert loaded.cfg.periods == (10.0, 20.5)
+    token_ids, position_ids = torch.arange(13)[None], torch.arange(13)[None] + 30
+    torch.testing.assert_close(loaded(token_ids, position_ids), tuned(token_ids, position_ids), atol=1e-5, rtol=1e-5)
+    save_counter(tmp_path / "usual.safetensors", build_counter(TransformerConfig(13, position), generator))
+    assert b"periods" not in (tmp_path / "usual.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("periods", [[], [0.0], ["10"], [[10]], "10", [10.0] * 9, [1e300]])
+def test_periods_that_make_no_sense_are_refused_on_loading(
+    tmp_path: Path, periods: object, generator: torch.Generator
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_counter(path, build_counter(TransformerConfig(13, "rope"), generator))
+    info = json.loads(read_metadata(path)["countlens"])
+    info["model"]["periods"] = periods
+    save_file(load_file(path), path, {"countlens": json.dumps(info)})
+    with pytest.raises(CountLensError, match="periods"):
+        load_counter(path)
 
 
 def test_the_file_is_in_the_interchange_format(tmp_path: Path, counter: torch.nn.Module) -> None:

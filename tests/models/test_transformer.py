@@ -5,7 +5,7 @@ import torch
 from transformer_lens.hook_points import HookPoint
 
 from models import CountLensError, TransformerConfig, build_counter, hook_name
-from models.position_tables import sine_table
+from models.position_tables import rotary_angles, sine_table
 from models.schemes import SCHEMES
 from models.transformer import Transformer
 
@@ -218,6 +218,26 @@ def test_the_sine_table_is_the_textbook_one() -> None:
     table = sine_table(128, 16)
     assert table[7, 4].item() == pytest.approx(torch.sin(torch.tensor(7 / 10000 ** (4 / 16))).item(), abs=1e-6)
     assert table[7, 5].item() == pytest.approx(torch.cos(torch.tensor(7 / 10000 ** (4 / 16))).item(), abs=1e-6)
+
+
+def test_given_periods_take_the_place_of_the_first_waves_and_of_no_others() -> None:
+    usual, other = sine_table(128, 16), sine_table(128, 16, (10.0, 20.0))
+    assert torch.equal(usual[:, 4:], other[:, 4:])
+    torch.testing.assert_close(other[:-10, :2], other[10:, :2], atol=1e-5, rtol=0)
+    torch.testing.assert_close(other[:-20, 2:4], other[20:, 2:4], atol=1e-5, rtol=0)
+    assert torch.equal(rotary_angles(128, 16)[:, 4:], rotary_angles(128, 16, (10.0, 20.0))[:, 4:])
+
+
+@pytest.mark.parametrize(("periods", "gap", "is_same"), [((10.0,), 10, True), ((10.0,), 7, False), (None, 10, False)])
+def test_a_rotary_counter_sees_distances_up_to_its_period(
+    periods: tuple[float, ...] | None, gap: int, is_same: bool
+) -> None:
+    """With one wave a head, a row in which the later tokens lie one period further off looks the same."""
+    counter = lively("rope", d_model=8, n_heads=4, d_mlp=32, periods=periods)
+    token_ids, position_ids = inputs(10)
+    apart = position_ids[:, :] - position_ids[:, :1] + gap * (torch.arange(10) >= 5)
+    near = position_ids - position_ids[:, :1]
+    assert torch.allclose(counter(token_ids, near), counter(token_ids, apart), atol=1e-4) == is_same
 
 
 def test_the_scalar_scheme_keeps_its_column_for_the_position() -> None:

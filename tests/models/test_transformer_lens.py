@@ -40,6 +40,22 @@ def test_the_bridge_of_4x_gives_the_same_logits(position: str, causal: bool) -> 
     torch.testing.assert_close(bridge(token_ids, position_ids=position_ids), expected, atol=1e-4, rtol=0)
 
 
+def test_sine_waves_of_other_periods_are_carried_over_and_rotations_are_refused(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(7)
+    waves, turns = (
+        build_counter(TransformerConfig(13, name, init_std=0.3, periods=(10.0, 20.0)), generator).eval()
+        for name in ("sine", "rope")
+    )
+    token_ids = torch.randint(0, 13, (2, 30), generator=generator)
+    position_ids = torch.arange(30) + torch.tensor([[0], [40]])
+    logits = to_transformer_lens(waves)(token_ids, position_ids=position_ids)
+    torch.testing.assert_close(logits, waves(token_ids, position_ids), atol=1e-4, rtol=0)
+    for refused in (to_transformer_lens, lambda counter: export_hooked_transformer(counter, tmp_path)):
+        with pytest.raises(CountLensError, match="no Transformer with rope positions of other periods than the usual"):
+            refused(turns)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_comparison_can_fail() -> None:
     """Another pairing of rope's columns, or no division by the layer, is far outside the tolerance."""
     counter, token_ids, position_ids = case("rope", True)

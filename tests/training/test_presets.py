@@ -33,7 +33,8 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
+    assert missing - {"embed_std", "periods"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
+    assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
     assert resolve(TrainConfig.from_dict(resolved.to_dict())) == resolved
@@ -134,6 +135,8 @@ def test_positions_scale_with_the_ood_length_as_in_the_paper(ood: int, max_posit
         ({"task": "first_tok_heterogeneous"}, {"position": "nope", "causal": False}, "{task}/nope-1L-noncausal/seed0"),
         ({"task": "shifted_start", "train_length": 25, "ood_length": 200}, {}, "{task}/ape-2L-25to200/seed0"),
         ({"policy": "randomised"}, {}, "mod10/ape-2L-randomised/seed0"),
+        ({}, {"position": "rope", "periods": (10.0, 20.0)}, "mod10/rope-2L-periods10_20/seed0"),
+        ({}, {"position": "rope", "periods": (10.025, 20.05)}, "mod10/rope-2L-periods10.025_20.05/seed0"),
     ],
 )
 def test_names_say_what_a_run_is(data: dict[str, object], model: dict[str, object], name: str) -> None:

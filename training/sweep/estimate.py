@@ -205,7 +205,7 @@ def _speed_key(config: RunConfig) -> Hashable:
 
 def _cost_key(config: RunConfig) -> Hashable:
     """What a step's and an evaluation's time depends on."""
-    model = replace(config.model, init_std=None, embed_std=None)
+    model = replace(config.model, init_std=None, embed_std=None, periods=None)
     return config.data, model, config.optimiser.batch_size, config.record.eval_rows, config.hardware
 
 

@@ -45,6 +45,7 @@ OPTIONS = {
 SEED = field_hints(TrainConfig)["seed"]
 # Keys that are no options themselves, and the options that they stand for; an architecture is as in the paper's tables.
 COMBINED = {"seeds": ("seed",), "architecture": ("family", "position"), "lengths": ("train_length", "ood_length")}
+LISTS = ("lengths", "periods")  # keys of which a single value is a list itself
 KEYS = ["preset", "seed", *COMBINED, *OPTIONS]
 
 
@@ -134,8 +135,8 @@ def _axes(cell: Cell, where: str) -> tuple[dict[str, list[Any]], Sequence[Any]]:
 
 
 def _axis(key: str, value: Any) -> Any:
-    """The values of a key; one pair of lengths is one value."""
-    if key == "lengths" and isinstance(value, list) and all(isinstance(item, int) for item in value):
+    """The values of a key; one pair of lengths, and the periods of one run, are one value."""
+    if key in LISTS and isinstance(value, list) and value and not any(isinstance(item, list) for item in value):
         return [value]
     return value if isinstance(value, list) else [value]
 

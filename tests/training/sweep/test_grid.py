@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import CountLensError
 from models.find import SHIPPED
-from training.config import architecture_name
+from training.config import RunConfig, architecture_name
 from training.paper.score_table import read_scores
 from training.paper.tables import PAPER_POLICY, Experiment, paper_cells
 from training.presets import resolve, run_name
@@ -79,6 +79,14 @@ def test_one_pair_of_lengths_is_one_value() -> None:
     assert (run.config.data.train_length, run.config.data.ood_length) == (25, 50)
 
 
+def test_the_periods_of_one_run_are_one_value_and_reach_its_files() -> None:
+    (run,) = expand([{"position": "rope", "periods": [10, 20.5]}])
+    assert run.config.model.periods == (10, 20.5)
+    assert RunConfig.from_dict(run.config.to_dict()) == run.config
+    several = expand([{"position": "rope", "periods": [[10], [10.37, 20.74]]}])
+    assert [run.config.model.periods for run in several] == [(10,), (10.37, 20.74)]
+
+
 def test_any_option_can_be_an_axis_and_is_then_in_the_name() -> None:
     runs = expand([{"lr": [1e-3, 2e-3, 5], "steps": [1500, 10], "snapshots": 3}])
     assert [run.name for run in runs] == [
@@ -118,6 +126,14 @@ def test_two_different_runs_of_one_name_are_refused() -> None:
         ({"d_model": [64, 31]}, r"cell 2 \(d_model = 31, seed = 0\): .*not divisible"),
         ({"lengths": [[50]]}, r"lengths = \[50\]: give \[train_length, ood_length\]"),
         ({"max_position": 20}, "more than max_position=20"),
+        ({"architecture": "ape", "periods": [10]}, "ape has no waves, so that periods cannot be set: use sine, rope"),
+        ({"architecture": "lstm", "periods": [10]}, "--periods is no option of the family lstm"),
+        (
+            {"architecture": "rope", "periods": [0.5]},
+            r"periods = \[0.5\]: must be at least 1 and at most 1,000,000,000",
+        ),
+        ({"architecture": "rope", "periods": ["x"]}, r"periods = \['x'\]: must be float each"),
+        ({"architecture": "rope", "periods": [float("nan")]}, r"periods = \[nan\]: must be"),
         ({"architecture": "lstm", "n_heads": 2}, "--n-heads is no option of the family lstm"),
         ({"task": []}, r"cell 2: task = \[\] gives no run"),
         ({"seeds": 0}, "gives no run"),

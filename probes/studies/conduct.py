@@ -1,0 +1,165 @@
+"""Carries a study out: trains its grid, measures every run as soon as it is finished, and concludes.
+
+Everything that lasts is on disk, so that a study that was stopped, even killed, goes on where it was:
+
+    runs.jsonl       the manifest of its grid; the runs lie in folders beside it
+    measured.jsonl   one line per measured run
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from models.atomic import write_text, writing
+from models.border import build, decode_json, read_text
+from models.errors import CountLensError
+from probes.result import plain
+from probes.studies.registry import get_study
+from probes.studies.result import StudyResult
+from probes.studies.study import Row, Study, table_of
+from training.config import EngineOptions
+from training.run.state import fingerprint
+from training.sweep.engine import Event, sweep
+from training.sweep.grid import SweepRun
+from training.sweep.manifest import Manifest
+
+MAX_BYTES = 64 * 2**20  # of measured.jsonl
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of measured.jsonl."""
+
+    run: str
+    version: int  # of the study's measurement
+    checkpoint: str  # fingerprint of the file that was measured
+    row: Row
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """The files of one study."""
+
+    path: Path
+    name: str  # of the study
+    quick: bool = False
+    unmeasured: dict[str, str] = field(default_factory=dict)  # runs whose measurement failed, and why
+
+    @classmethod
+    def below(cls, out: Path, name: str, quick: bool) -> "StudyFolder":
+        """The folder of a study among others; a quick one has another place than a full one."""
+        get_study(name)
+        return cls(out / f"{name}{'-quick' * quick}", name, quick)
+
+    @property
+    def study(self) -> Study:
+        return get_study(self.name)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The runs of the grid."""
+        return Manifest(self.path / "runs.jsonl", tuple(self.study.runs(self.quick)))
+
+    @property
+    def _measured(self) -> Path:
+        return self.path / "measured.jsonl"
+
+    def rows(self) -> dict[str, Row]:
+        """The lines of the table of runs that are there, by run: those of this version and of the checkpoint there."""
+        rows: dict[str, Row] = {}
+        runs = {run.name: run for run in self.manifest.runs}
+        for line in self._lines():
+            if line.run in runs and line.version == self.study.version:
+                checkpoint = self.manifest.folder(runs[line.run]).last
+                if checkpoint.is_file() and fingerprint(checkpoint) == line.checkpoint:
+                    rows[line.run] = line.row
+        return rows
+
+    def _lines(self) -> list[_Line]:
+        """The whole lines; a last one that a kill cut short is left out."""
+        if not self._measured.is_file():
+            return []
+        *texts, _ = read_text(self._measured, MAX_BYTES).split("\n")
+        return [
+            build(_Line, decode_json(text, f"{self._measured}, line {number}"), f"{self._measured}, line {number}")
+            for number, text in enumerate(texts, 1)
+        ]
+
+    def measure(self, run: SweepRun) -> bool:
+        """Measures a finished run and writes its line; tells whether it could be measured."""
+        folder, study = self.manifest.folder(run), self.study
+        try:
+            numbers = study.measure(folder)
+        except CountLensError as error:  # one broken run must not stop the others
+            self.unmeasured[run.name] = str(error)
+            return False
+        row: Row = {"run": run.name, "seed": float(run.config.seed), **study.factors(run.config), **numbers}
+        line = _Line(run.name, study.version, fingerprint(folder.last), row)
+        text = json.dumps(plain(line), allow_nan=False) + "\n"
+        with writing(self._measured), self._measured.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file)
+        return True
+
+    def drop_cut_line(self) -> None:
+        """Removes what a kill left of a line, so that the next one begins on a line of its own."""
+        if self._measured.is_file():
+            text = read_text(self._measured, MAX_BYTES)
+            if text and not text.endswith("\n"):
+                write_text(self._measured, text[: text.rfind("\n") + 1])
+
+    def result(self) -> StudyResult:
+        """What the runs that are measured say."""
+        study, manifest, rows = self.study, self.manifest, self.rows()
+        missing = {
+            run.name: self.unmeasured.get(run.name) or status.error or "not finished"
+            for run, status in manifest.statuses()
+            if run.name not in rows
+        }
+        ordered = [rows[run.name] for run in manifest.runs if run.name in rows]
+        if not ordered:
+            raise CountLensError(f"no run of the study {self.name} is finished in {self.path}: {_first(missing)}")
+        table = table_of(ordered)
+        return StudyResult(
+            study=self.name,
+            number=study.number,
+            title=study.title,
+            protocol=study.protocol,
+            protocol_digest=study.protocol.digest,
+            quick=self.quick,
+            n_runs=len(manifest.runs),
+            missing=missing,
+            rows=tuple(ordered),
+            claims=study.judge(table),
+            panels=study.draw(table),
+        )
+
+
+def _first(missing: dict[str, str]) -> str:
+    name, reason = next(iter(missing.items()))
+    return f"{name}: {reason}"
+
+
+def conduct(
+    folder: StudyFolder,
+    engine: str = "local",
+    options: EngineOptions | None = None,
+    on_measured: Callable[[SweepRun], None] = lambda run: None,
+) -> Iterator[Event | None]:
+    """Trains what is left of the grid and measures each run; yields what happens to the runs, as a sweep does."""
+    manifest = folder.manifest
+    manifest.check()
+    manifest.write()
+    folder.drop_cut_line()
+    measured = folder.rows()
+    for run in manifest.runs:
+        if run.name not in measured and manifest.folder(run).finished and folder.measure(run):
+            on_measured(run)
+    for event in sweep(manifest, engine, options):
+        if event is not None and event.kind == "finished" and folder.measure(event.run):
+            on_measured(event.run)
+        yield event

@@ -1,0 +1,51 @@
+"""At which periods attention scores vary with the key's position id."""
+
+import numpy as np
+import torch
+
+from models.transformer import Block, Transformer
+from probes.inputs.counterfactual_rows import shifted_rows
+from probes.result import task_of_counter
+from training.evaluate import evaluating
+
+
+def share_at_periods(counter: Transformer, layer: int, period: int) -> float:
+    """Share of the variance of a layer's attention scores over the key's PID at periods that divide `period`.
+
+    Scores are those between the mean residual streams that enter the layer at each PID, over training rows of all
+    shifts. In layer 0, of ape, these are the streams themselves. The PIDs are a whole number of periods in the middle.
+    """
+    task, _ = task_of_counter(counter)
+    pids = counter.cfg.max_position // period * period
+    if pids == counter.cfg.max_position:  # the last id may never have been seen in training
+        pids -= period
+    first = (counter.cfg.max_position - pids) // 2
+    row = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
+    shifts = torch.arange(counter.cfg.max_position - len(row))
+    rows = shifted_rows(task, row.expand(len(shifts), -1), shifts).to(counter.device)
+    name = f"blocks.{layer}.hook_resid_pre"
+    with evaluating(counter):
+        _, cache = counter.run_with_cache(rows.token_ids, rows.position_ids, names_filter=[name])
+        flat, places = cache[name].flatten(0, 1), rows.position_ids.flatten()
+        sums = torch.zeros(counter.cfg.max_position, flat.shape[1], device=flat.device).index_add(0, places, flat)
+        means = sums / places.bincount(minlength=counter.cfg.max_position).clamp(min=1)[:, None]
+        block = counter.blocks[layer]
+        assert isinstance(block, Block)
+        q, k = block.attn.project(block.ln1(means[None, first : first + pids]), "QK")
+        scores = torch.einsum("bqhd,bkhd->hqk", q, k).double().cpu().numpy()
+    return power_share(scores, period)
+
+
+def power_share(scores: np.ndarray, period: int) -> float:
+    """Share of the variance along the last axis, which is some whole periods long, at periods that divide `period`.
+
+    >>> wave = np.cos(2 * np.pi * np.arange(120) / 10)
+    >>> round(power_share(wave, 10), 6), round(power_share(wave, 7 * 2), 6)
+    (1.0, 0.0)
+    """
+    length = scores.shape[-1] // period * period
+    power = np.abs(np.fft.rfft(scores[..., :length])) ** 2
+    power[..., 0] = 0
+    power[..., 1 : (length + 1) // 2] *= 2  # each stands for two frequencies; the last, of an even length, does not
+    total = power.sum()
+    return float(power[..., length // period :: length // period].sum() / total) if total > 0 else np.nan

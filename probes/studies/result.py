@@ -1,0 +1,128 @@
+"""What a study found, in memory and on disk. `list_results(folder)` gives every result below a folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from models.border import convert, decode_json, read_text
+from models.errors import CountLensError
+from probes.result import Result, Verdict
+from probes.studies.study import JudgedClaim, Panel, Protocol, Row, Status, overall_status, table_of
+
+RESULT = "result.json"  # its name in the folder of a study
+MAX_BYTES = 16 * 2**20  # of a result; 400 runs take about 200,000
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StudyResult(Result):
+    """The claims of a study as they came out, the pictures, and the table of runs that both follow from."""
+
+    study: str  # its name in STUDIES
+    number: int
+    title: str
+    protocol: Protocol
+    protocol_digest: str
+    quick: bool  # only the headline's runs, with fewer seeds
+    n_runs: int  # of the grid
+    missing: dict[str, str]  # runs that are not in the table, and why
+    rows: tuple[Row, ...]  # the table of runs
+    claims: tuple[JudgedClaim, ...]
+    panels: tuple[Panel, ...]
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def status(self) -> Status:
+        """Of the hypothesis, by its primary claims."""
+        return overall_status(self.claims)
+
+    @property
+    def n_seeds(self) -> int:
+        return len({row["seed"] for row in self.rows})
+
+    @property
+    def size(self) -> str:
+        """How many runs the result rests on, in words."""
+        part = "" if len(self.rows) == self.n_runs else f" of {self.n_runs}"
+        return f"{'quick: ' * self.quick}{len(self.rows)}{part} runs, {self.n_seeds} seeds"
+
+    @property
+    def verdict(self) -> Verdict:
+        primary = [judged for judged in self.claims if judged.claim.is_primary]
+        found = "; ".join(describe(judged) for judged in primary)
+        return Verdict(
+            f"{self.status.capitalize()} ({self.size}). {found[0].upper()}{found[1:]}.",
+            "; or ".join(f"{judged.claim.name}: {judged.claim.refuted_by}" for judged in primary),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of runs, one line per run."""
+        return table_of(self.rows)
+
+    def claims_frame(self) -> pd.DataFrame:
+        """One line per claim."""
+        lines = [
+            {
+                "claim": judged.claim.name,
+                "primary": judged.claim.is_primary,
+                "value": None if judged.estimate is None else judged.estimate.value,
+                "low": None if judged.estimate is None else judged.estimate.low,
+                "high": None if judged.estimate is None else judged.estimate.high,
+                "side": judged.claim.side,
+                "threshold": judged.claim.threshold,
+                "status": judged.status,
+            }
+            for judged in self.claims
+        ]
+        return pd.DataFrame(lines)
+
+
+def describe(judged: JudgedClaim) -> str:
+    """A claim's number and what follows from it, in words."""
+    claim = judged.claim
+    if judged.estimate is None:
+        return f"{claim.name}: not measured"
+    value, low, high = (_number(bound) for bound in vars(judged.estimate).values())
+    unit = f" {claim.unit}" if claim.unit else ""
+    return f"{claim.name}: {value}{unit} ({low} to {high}), {judged.status}"
+
+
+def _number(value: float) -> str:
+    """As many digits as matter.
+
+    >>> _number(41.234), _number(-0.823)
+    ('41.2', '-0.82')
+    """
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def read_result(path: Path) -> StudyResult:
+    """The result in a file, with every type checked."""
+    result: StudyResult = convert(RESULT, decode_json(read_text(path, MAX_BYTES), str(path)), StudyResult)
+    if result.schema_version != SCHEMA_VERSION:
+        raise CountLensError(
+            f"{path} has schema version {result.schema_version}, this CountLens reads {SCHEMA_VERSION}: run the study "
+            "again"
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class FoundResult:
+    """A file with a study's result: the result or, where it cannot be read, the reason."""
+
+    path: Path
+    result: StudyResult | None
+    error: str | None = None
+
+
+def list_results(folder: Path) -> list[FoundResult]:
+    """Every result below a folder, in the order of the paths; a broken one is listed with its error."""
+    found = []
+    for path in sorted(folder.rglob(RESULT)):
+        try:
+            found.append(FoundResult(path, read_result(path)))
+        except CountLensError as error:
+            found.append(FoundResult(path, None, str(error)))
+    return found
