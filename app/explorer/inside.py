@@ -6,9 +6,10 @@ from dataclasses import replace
 from probes.ablation.bos_ablation import BosAblation, lowers
 from probes.reading.attention_variation import AttentionVariation
 from probes.reading.first_token import READ, FirstToken
-from probes.reading.mod_pca import CLEAR, PAPER_CLAIMS, PAPER_SITES, ModPca, SitePeriods
+from probes.reading.mod_pca import PAPER_CLAIMS, PAPER_SITES, ModPca
 from training.paper.finding import Line, bounded
 
+VISIBLE = 50.0  # percent of the variance between clusters from which on they can be seen
 FIRST = "the first token is read by a probe"
 
 
@@ -27,16 +28,11 @@ def cluster_lines(results: Mapping[str, ModPca]) -> Iterator[Line]:
     for architecture, found in results.items():
         for wanted in PAPER_SITES:
             there = [site for site in found.sites if (site.site.kind, site.site.layer) == (wanted.kind, wanted.layer)]
-            clear = max(map(_tens, there), default=0.0)
+            clear = max((site.score for site in there if site.period == 10), default=0.0)  # else it could be chance
             expected = PAPER_CLAIMS[architecture]
-            bound = {"at_least": 100 * CLEAR} if expected else {"below": 100 * CLEAR}
+            bound = {"at_least": VISIBLE} if expected else {"below": VISIBLE}
             name = f"{architecture}, {wanted.label}"
             yield bounded(name, 100 * clear if there else None, None, **bound, decides=expected)
-
-
-def _tens(site: SitePeriods) -> float:
-    """The score of clusters by position modulo 10; 0 where it could be chance."""
-    return site.score if site.period == 10 else 0.0
 
 
 def attention_lines(results: Mapping[str, AttentionVariation]) -> Iterator[Line]:

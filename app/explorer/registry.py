@@ -62,6 +62,15 @@ PAGES: dict[str, Page] = {
         "Modular counters subtract the first token's position from their own, modulo 10; it argues so from pictures.",
         "patching",
     ),
+    "mechanism": Page(
+        "Mechanism",
+        "account_tree",
+        "Which stated algorithm predicts the answers when one of its variables is swapped between rows, and the swaps "
+        "themselves. It takes up to a minute, once for each counter.",
+        "Modular counters subtract the first token's position from their own; selective ones take k/n by 1/n. Pictures "
+        "suggest it; no swap was made.",
+        "mechanism",
+    ),
     "states": Page(
         "States",
         "route",

@@ -13,7 +13,7 @@ import torch
 
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.mechanism.anchors import ANCHORS
+from probes.mechanism.anchor_formulas import ANCHORS
 from probes.reading.answers import Answers, predict_tokens
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from training.tasks import NOT_SCORED, Task

@@ -114,7 +114,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     else:
         yield from _patches(subject, settings.view)
     if settings.mechanism:
-        yield _mechanism(subject)
+        yield mechanism_panel(subject)
 
 
 def _patches(subject: SharedCounter, view: View) -> Panels:
@@ -133,7 +133,8 @@ def _patches(subject: SharedCounter, view: View) -> Panels:
     yield panel_of("One patch, token by token", patched_row_figure, one)
 
 
-def _mechanism(subject: SharedCounter) -> Panel:
+def mechanism_panel(subject: SharedCounter) -> Panel:
+    """The verdict on its mechanism, with the claims that it rests on."""
     alone = open_copy(subject)
     if isinstance(subject.counter, Recurrent):
         return panel_of(MECHANISM, transplant_figure, alone.call(state_is_count))

@@ -3,21 +3,18 @@
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from app.explorer.inside import attention_lines, bos_lines, cluster_lines, first_token_lines
-from probes.ablation.bos_ablation import BosAblation, Effect
-from probes.reading.first_token import FirstToken, Reading, SiteReadings
 from probes.reading.mod_pca import PAPER_SITES
 from probes.sites import Site
 from probes.stats import Interval
 from training.paper.finding import Finding
 
 
-def first_token(value: float, claim: bool | None) -> FirstToken:
-    reading = Reading(value, value - 0.02, value, (0.5,))
-    return FirstToken(0.6, (SiteReadings(Site("resid_post", 0), reading, reading),), False, claim)
+def first_token(value: float, claim: bool | None) -> Any:
+    reading = SimpleNamespace(value=value, low=value - 0.02, high=value)
+    return SimpleNamespace(best_first=SimpleNamespace(first=reading), claim=claim)
 
 
 def clusters(score: float, period: int | None) -> Any:
@@ -29,10 +26,9 @@ def variation(ratio: float, spread: float = 0.02) -> Any:
     return SimpleNamespace(at=lambda layer: SimpleNamespace(ratio=ratio, low=ratio - spread, high=ratio + spread))
 
 
-def ablation(change: float) -> BosAblation:
-    effect = Effect("embedding next", None, None, Interval(change, change - 1, change + 1), Interval(0.0, 0.0, 0.0))
-    nothing = np.zeros((1, 0))
-    return BosAblation("rope", "mod10 + bos", "<bos>", 98.0, 20.0, (effect,), nothing, np.zeros(0, int), 51, 64, 0)
+def ablation(change: float) -> Any:
+    effect = SimpleNamespace(ind=Interval(change, change - 1, change + 1))
+    return SimpleNamespace(clean_ind=98.0, effect={"embedding next": effect}.get)
 
 
 def test_who_recognises_the_first_token_is_what_the_result_says() -> None:
