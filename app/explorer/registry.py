@@ -66,7 +66,7 @@ PAGES: dict[str, Page] = {
         "Mechanism",
         "account_tree",
         "Which stated algorithm predicts the answers when one of its variables is swapped between rows, and the swaps "
-        "themselves. It takes up to a minute, once for each counter.",
+        "themselves, token by token.",
         "Modular counters subtract the first token's position from their own; selective ones take k/n by 1/n. Pictures "
         "suggest it; no swap was made.",
         "mechanism",
@@ -78,6 +78,14 @@ PAGES: dict[str, Page] = {
         "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
         "states",
         recurrent_only=True,
+    ),
+    "studies": Page(
+        "Studies",
+        "science",
+        "Questions over many runs, with a protocol written before the first of them: claims, verdicts, pictures.",
+        "It has none of these studies: they follow up what it leaves open.",
+        "studies",
+        of_counter=False,
     ),
     "training": Page(
         "Training",

@@ -1,5 +1,6 @@
 """Pictures of the mechanism page: claims by implied distance, hypotheses by seed, and single swaps."""
 
+import numpy as np
 import plotly.graph_objects as go
 
 from app.figures.strip import Lane, strip_figure
@@ -23,7 +24,7 @@ def distances_figure(result: Mechanisms) -> go.Figure:
     shares = frame[columns].astype(float).to_numpy()
     figure = go.Figure(
         go.Heatmap(
-            z=[[None if share != share else share for share in row] for row in shares.tolist()],
+            z=[[None if np.isnan(share) else share for share in row] for row in shares.tolist()],
             x=columns,
             y=labels,
             zmin=0,

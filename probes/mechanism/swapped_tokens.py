@@ -1,4 +1,4 @@
-"""The swaps behind one number of `mechanisms`: pair by pair, what was swapped, what was predicted, and what came out."""
+"""The swaps behind one number of `mechanisms`: pair by pair, what was swapped, predicted and answered."""
 
 from dataclasses import dataclass
 

@@ -35,7 +35,7 @@ NAMES = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
     *("pids", "modulus", "solid", "edit", "every", "L0", "pair", "metric", "direction", "position", "row", "mechanism"),
     *("picture", "colours", "source", "moving", "curves", "read", "layers", "move", "move_from", "move_to", "move_by"),
-    *("cell", "near", "seeds", "mark", "claim"),
+    *("cell", "near", "seeds", "mark", "claim", "study"),
 )  # of all parameters
 URLS: dict[str, dict[str, str]] = {
     "markdown": dict.fromkeys(NAMES, IMAGE),
