@@ -68,10 +68,11 @@ def train_options(row: ScoreRow) -> dict[str, str | int | bool]:
     kind = "position" if row.architecture in SCHEMES else "family"
     options: dict[str, str | int | bool] = {"preset": row.preset, "task": row.task, kind: row.architecture}
     options |= {"n_layers": row.layers, "d_model": row.width, "policy": row.policy}
-    options |= {"train_length": row.train_length, "ood_length": row.ood_length, "steps": row.steps, "seed": row.seed}
+    options |= {"train_length": row.train_length, "ood_length": row.ood_length, "steps": row.steps}
     options |= {"bos": True} if row.bos else {}
     options |= {"n_heads": row.heads} if row.heads is not None else {}
-    return options if row.causal else options | {"causal": False}
+    options |= {} if row.causal else {"causal": False}
+    return options | {"seed": row.seed}
 
 
 def train_command(row: ScoreRow) -> str:

@@ -55,8 +55,8 @@ class MovedRow(Result):
                 if label is not None and expected != label
             ]
             sentence += (
-                f"; where own minus first position id, modulo the period, is no longer the count, "
-                f"{sum(telling)} of {len(telling)} answers are that difference"
+                f"; by own minus first position id {len(telling)} answers would differ from the count, and "
+                f"{sum(telling)} of them are given"
             )
         return Verdict(sentence + ".", "other tokens moved, or moved further")
 

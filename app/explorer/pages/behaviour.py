@@ -26,6 +26,7 @@ PRESETS: dict[str, tuple[int | None, int]] = {
     "+10 everywhere": (None, 10),
 }
 FURTHEST_MOVE = 20  # places
+WIDTH = 260  # of a widget, in pixels
 
 
 @dataclass(frozen=True)
@@ -75,21 +76,21 @@ def _choose_move(subject: SharedCounter, row: Row) -> Move | str:
     """Which tokens' position ids are moved, and how far."""
     task, _ = task_of_counter(subject.counter)
     n_tokens = len(row.tokens.split()) if row.tokens else row.length + task.prefix
-    columns = st.columns(4, gap="medium")
-    with columns[0]:
-        move = state.select(
-            "move",
-            "Move the position ids of",
-            [NO_MOVE, *PRESETS, OWN_MOVE],
-            help="The right answers stay: they count tokens. What a counter answers now shows what it goes by.",
-        )
+    move = state.select(
+        "move",
+        "Move the position ids of",
+        [NO_MOVE, *PRESETS, OWN_MOVE],
+        help="The right answers stay: they count tokens. What a counter answers now shows what it goes by.",
+        width=WIDTH,
+    )
     if move != OWN_MOVE:
         return move
-    with columns[1]:
+    columns = st.columns(3, gap="medium")
+    with columns[0]:
         first = state.slider("move_from", "From token", 1, n_tokens, 1)
-    with columns[2]:
+    with columns[1]:
         last = state.slider("move_to", "to token", 1, n_tokens, 1)
-    with columns[3]:
+    with columns[2]:
         by = state.slider("move_by", "by so many places", -FURTHEST_MOVE, FURTHEST_MOVE, 3)
     return Move(min(first, last), max(first, last), by)
 

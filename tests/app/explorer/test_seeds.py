@@ -92,7 +92,9 @@ def test_the_command_is_one_that_the_command_line_takes(monkeypatch: pytest.Monk
 def test_the_table_links_what_is_here_and_escapes_names(catalogue: Catalogue) -> None:
     table = seeds_table(seeds_of(CELL, ROWS, catalogue.sound))
     assert table.count("here: look at it") == 1
-    assert table.count("<code>countlens train") == len(ROWS) - 1
+    assert table.count("not here") == len(ROWS) - 1
+    numbers = ", ".join(str(row.seed) for row in ROWS if row.name != shipped(CELL))
+    assert f"To make seed {numbers}: <code>countlens train" in table
     assert f"median of {len(ROWS)}" in table
     hostile = seeds_of("<img>", [], [])
     assert seeds_table(hostile).count("<tr>") == 1

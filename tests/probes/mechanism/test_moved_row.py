@@ -28,7 +28,7 @@ def test_a_counter_that_subtracts_the_first_position_follows_it(planted: Counter
     assert found.after.answers[1:4] == ("4", "5", "6")
     assert found.before.answers[1:4] == ("1", "2", "3")
     assert found.verdict.sentence.startswith("30 of 30 answers change")
-    assert "30 of 30 answers are that difference" in found.verdict.sentence
+    assert "30 answers would differ from the count, and 30 of them are given" in found.verdict.sentence
 
 
 def test_where_all_positions_move_alike_nothing_changes(planted: Counter) -> None:
