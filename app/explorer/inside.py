@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from probes.ablation.bos_ablation import BosAblation, lowers
+from probes.mechanism.anchors import Anchors
 from probes.reading.attention_variation import AttentionVariation
 from probes.reading.first_token import READ, FirstToken
 from probes.reading.mod_pca import PAPER_CLAIMS, PAPER_SITES, ModPca
 from training.paper.finding import Line, bounded
 
 VISIBLE = 50.0  # percent of the variance between clusters from which on they can be seen
+MOST = 50.0  # percent of answers: what follows the first token less often goes by something else
+FIRST_MOVE = "token 1"  # the kind of move of which `anchor_probe` tells
 FIRST = "the first token is read by a probe"
 
 
@@ -33,6 +36,15 @@ def cluster_lines(results: Mapping[str, ModPca]) -> Iterator[Line]:
             bound = {"at_least": VISIBLE} if expected else {"below": VISIBLE}
             name = f"{architecture}, {wanted.label}"
             yield bounded(name, 100 * clear if there else None, None, **bound, decides=expected)
+
+
+def subtraction_lines(results: Mapping[str, Anchors]) -> Iterator[Line]:
+    """How many answers move with the first token's position id, when that alone is moved, by architecture."""
+    for architecture, found in results.items():
+        follows = next(move.follows for move in found.moves if move.tokens == FIRST_MOVE)
+        name = f"{architecture}, answers that move with the first token"
+        line = bounded(name, 100 * follows.value, None, at_least=MOST)
+        yield _estimated(line, (100 * follows.low, 100 * follows.high), True)
 
 
 def attention_lines(results: Mapping[str, AttentionVariation]) -> Iterator[Line]:

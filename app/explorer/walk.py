@@ -111,10 +111,7 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
         (View("nope and spe on one row", "behaviour", "selective/nope-2L", "selective/spe-2L", {"length": "80"}),)
     ),
     "first token": Stop(
-        (
-            View("ape and nope, place by place", "first-token", "mod10/ape-2L", "mod10/nope-2L"),
-            View("move the first token's position", "behaviour", "mod10/ape-2L", "", {"move": "first token +3"}),
-        ),
+        (View("ape and nope, place by place", "first-token", "mod10/ape-2L", "mod10/nope-2L"),),
         Examination(
             "probes.reading.first_token:first_token_probe",
             _cells("mod10", 2, "ape", "sine", "spe", "nope", "rope"),
@@ -131,6 +128,13 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
             ),
         ),
         Examination("probes.reading.mod_pca:mod_pca", _cells("mod10", 2, "ape", "sine", "spe"), "cluster_lines"),
+    ),
+    "subtraction": Stop(
+        (
+            View("move the first token's position", "behaviour", "mod10/ape-2L", "", {"move": "first token +3"}),
+            View("move those of the first five", "behaviour", "mod10/ape-2L", "", {"move": "first five +3"}),
+        ),
+        Examination("probes.mechanism.anchors:anchor_probe", _cells("mod10", 2, "ape", "sine"), "subtraction_lines"),
     ),
     "attention": Stop(
         (View("rope's and ape's scores", "attention", "selective-bos/rope-1L", "selective-bos/ape-1L"),),

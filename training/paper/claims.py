@@ -264,6 +264,14 @@ CLAIMS: dict[str, Claim] = {
         "differ modulo 10, if it is more than chance. From 50 % on, clusters can be seen.",
         _no_scores,
     ),
+    "subtraction": Claim(
+        "Third step: subtract the first token's position",
+        "section 5",
+        "Each token subtracts the first token's position from its own, modulo 10; that is the answer.",
+        "The position id of the first token alone is moved by some places. If the claim holds, all later answers move "
+        "by as many; shown is how many do.",
+        _no_scores,
+    ),
     "attention": Claim(
         "Selective counting wants attention that ignores position",
         "section 5, appendix E",

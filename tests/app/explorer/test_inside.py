@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.explorer.inside import attention_lines, bos_lines, cluster_lines, first_token_lines
+from app.explorer.inside import attention_lines, bos_lines, cluster_lines, first_token_lines, subtraction_lines
 from probes.reading.mod_pca import PAPER_SITES
 from probes.sites import Site
 from probes.stats import Interval
@@ -49,6 +49,17 @@ def test_clusters_are_looked_for_at_the_papers_sites_alone() -> None:
     both = {"ape": clusters(0.9, 10), "spe": clusters(0.9, 10)}
     assert Finding(tuple(cluster_lines(both))).verdict == "holds in part"
     assert Finding(tuple(cluster_lines({"ape": SimpleNamespace(sites=())}))).verdict == "not tested"
+
+
+def test_answers_that_do_not_move_with_the_first_token_speak_against_the_subtraction() -> None:
+    def anchors(share: float) -> Any:
+        move = SimpleNamespace(tokens="token 1", follows=Interval(share, share - 0.01, share + 0.01))
+        other = SimpleNamespace(tokens="first 5", follows=Interval(1.0, 1.0, 1.0))
+        return SimpleNamespace(moves=(other, move))
+
+    assert Finding(tuple(subtraction_lines({"ape": anchors(0.98)}))).verdict == "holds"
+    (line,) = subtraction_lines({"ape": anchors(0.02)})
+    assert (line.holds, line.ours) == (False, 2.0)
 
 
 def test_scores_vary_less_than_ropes_only_where_intervals_are_apart() -> None:

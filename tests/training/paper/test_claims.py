@@ -14,7 +14,7 @@ from training.paper.finding import Finding, bounded
 from training.paper.score_table import ScoreRow, read_scores
 from training.paper.tables import PaperCell, paper_cells
 
-FROM_SCORES = [name for name in CLAIMS if name != "clusters"]  # of which the tables say nothing
+FROM_SCORES = [name for name in CLAIMS if name not in ("clusters", "subtraction")]  # of those the tables say nothing
 
 
 def rows_with(score: Callable[[PaperCell], tuple[float, float]]) -> list[ScoreRow]:
