@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import SharedCall, SharedCounter
+from app.explorer.cache import SharedCounter, kept_panel
 from app.explorer.page import Note, Panel, Panels, panel_of, spread_panel
 from app.figures.behaviour import position_figure
 from app.figures.edited_rows import moved_row_figure
@@ -102,10 +102,8 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     except CountLensError as error:  # a row that was typed wrongly says nothing about the rest
         yield Note(str(error))
     accuracy = subject.call(behaviour, rows=ROWS)
-    # Kept with its numbers: it stays while the row changes, and plotly is slow.
-    figure = SharedCall(subject, position_figure, accuracy, subject.name, subject.architecture)
-    found = accuracy.value
-    yield Panel("Accuracy at each position", figure, found.to_frame, found.verdict.sentence)
+    name = subject.name, subject.architecture
+    yield kept_panel(subject, "Accuracy at each position", position_figure, accuracy, *name)
 
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
