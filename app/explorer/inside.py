@@ -13,7 +13,8 @@ from training.paper.finding import Line, bounded
 VISIBLE = 50.0  # percent of the variance between clusters from which on they can be seen
 MOST = 50.0  # percent of answers: what follows the first token less often goes by something else
 FIRST_MOVE = "token 1"  # the kind of move of which `anchor_probe` tells
-FIRST = "the first token is read by a probe"
+FIRST = "how well a probe reads the first token"
+PLAIN = {"resid_post": "output", "q": "queries", "mlp_post": "MLP"}  # kinds of the paper's sites, for newcomers
 
 
 def first_token_lines(results: Mapping[str, FirstToken]) -> Iterator[Line]:
@@ -34,7 +35,7 @@ def cluster_lines(results: Mapping[str, ModPca]) -> Iterator[Line]:
             clear = max((site.score for site in there if site.period == 10), default=0.0)  # else it could be chance
             expected = PAPER_CLAIMS[architecture]
             bound = {"at_least": VISIBLE} if expected else {"below": VISIBLE}
-            name = f"{architecture}, {wanted.label}"
+            name = f"{architecture}, {PLAIN[wanted.kind]} of layer {wanted.layer}"
             yield bounded(name, 100 * clear if there else None, None, **bound, decides=expected)
 
 

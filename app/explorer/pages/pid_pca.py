@@ -59,7 +59,14 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     found = periods.value
     yield Panel(
         "Principal components of equal tokens",
-        Call(marked_pca_figure, periods, site, settings.modulus, settings.dimensions, pid=settings.marked),
+        Call(
+            marked_pca_figure,
+            periods,
+            site,
+            modulus=settings.modulus,
+            dimensions=settings.dimensions,
+            pid=settings.marked,
+        ),
         found.coordinates_frame,
         f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
         "variance, drift included. A click on a token marks it.",

@@ -62,7 +62,7 @@ def open_first(open_hostile: Callable[..., Any]) -> Callable[..., Any]:
     from streamlit.testing.v1 import AppTest
 
     def open_(path: str, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(SCRIPT), default_timeout=120)
+        app = AppTest.from_file(str(SCRIPT), default_timeout=300)
         app.query_params.update(parameters)
         if path != next(iter(PAGES)):
             app.switch_page(f"explorer/pages/{path}.py")
