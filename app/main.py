@@ -8,6 +8,7 @@ import streamlit as st
 from app.escape import for_markdown
 from app.explorer import cache
 from app.explorer.catalogue import start_folders
+from app.explorer.dropped import with_dropped
 from app.explorer.registry import PAGES
 from app.explorer.shell import show
 from models.errors import CountLensError
@@ -33,5 +34,5 @@ pages = {
 }
 current = st.navigation(list(pages.values()))
 # Drawn here and not by `current.run()`, so that a widget that two pages share keeps its value between them.
-show(next(PAGES[path] for path, page in pages.items() if page == current), cache.catalogue(folders))
+show(next(PAGES[path] for path, page in pages.items() if page == current), with_dropped(cache.catalogue(folders)))
 cache.warm_up()

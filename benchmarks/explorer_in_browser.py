@@ -11,16 +11,26 @@ import subprocess
 import time
 import urllib.request
 from typing import Any
+from urllib.parse import quote
 
 from playwright.sync_api import sync_playwright
 
 from app.commands.explore import streamlit_command
+from models.find import SHIPPED, find_checkpoint
 
 PORT = 8766
-ATTENTION, RECURRENT = "mod10%2Fape-2L%2Fseed2", "mod10%2Flstm-1L%2Fseed0"
+
+
+def shipped(cell: str) -> str:
+    """The shipped counter of a cell, as a URL has it."""
+    return quote(find_checkpoint(cell).parent.relative_to(SHIPPED).as_posix(), safe="")
+
+
+ATTENTION, RECURRENT = shipped("mod10/ape-2L"), shipped("mod10/lstm-1L")
 # A page, a counter, and the widget that is changed.
 CHANGES = (
     ("behaviour", ATTENTION, "length"),
+    ("behaviour", ATTENTION, "move"),
     ("first-token", ATTENTION, "read"),
     ("pid-pca", ATTENTION, "modulus"),
     ("attention", ATTENTION, "shift"),

@@ -10,15 +10,17 @@ import statistics
 import subprocess
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from app.commands.explore import streamlit_command
+from models.find import SHIPPED, find_checkpoint
 
 PORT = 8765
-COUNTER = "mod10%2Fape-2L%2Fseed2"
+COUNTER = quote(find_checkpoint("mod10/ape-2L").parent.relative_to(SHIPPED).as_posix(), safe="")
 
 
 class Session:

@@ -19,10 +19,13 @@ import streamlit as st
 
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
+from app.explorer.page import Panel
 from models.errors import CountLensError
 from models.header import CheckpointInfo
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from models.counter import Counter
 
 MOST_COUNTERS = 24
@@ -84,6 +87,14 @@ class SharedCall(Call[R]):
         if future.exception() is not None and not isinstance(future.exception(), CountLensError):
             _future.clear(*key)  # it may go better the next time
         return future.result()
+
+
+def kept_panel(
+    subject: SharedCounter, caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any
+) -> Panel:
+    """As `panel_of`, with a figure that is kept: for one that stays while others change, because plotly is slow."""
+    result = found.value
+    return Panel(caption, SharedCall(subject, draw, found, *arguments), result.to_frame, result.verdict.sentence)
 
 
 @st.cache_resource(show_spinner=False, ttl=FOLDER_SECONDS, max_entries=4)

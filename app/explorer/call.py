@@ -47,8 +47,12 @@ class Call(Generic[R]):
     def _write(self, name: str, imports: set[str], lines: dict[str, str]) -> None:
         """Adds what the call imports, and the lines that lead to its value by their names."""
 
+        several = sum(isinstance(argument, Call) for argument in (*self.arguments, *self.named.values())) > 1
+
         def write(argument: Any) -> str:
             if isinstance(argument, Call):
+                if several:  # each would be called `found`
+                    return argument._expression(imports)
                 argument._write("found", imports, lines)
                 return "found"
             if isinstance(argument, Given):
@@ -61,6 +65,22 @@ class Call(Generic[R]):
         arguments = [*map(write, self.arguments), *(f"{key}={write(value)}" for key, value in self.named.items())]
         imports.add(_import(self.function))
         lines[name] = f"{self.function.__name__}({', '.join(arguments)})"
+
+    def _expression(self, imports: set[str]) -> str:
+        """The call in one piece of code, without names for what it is given."""
+
+        def write(argument: Any) -> str:
+            if isinstance(argument, Call):
+                return argument._expression(imports)
+            if isinstance(argument, Given):
+                imports.update(argument.imports)
+                return argument.code
+            imports.update(_import(kind) for kind in _dataclasses_in(argument))
+            return repr(argument)
+
+        arguments = [*map(write, self.arguments), *(f"{key}={write(value)}" for key, value in self.named.items())]
+        imports.add(_import(self.function))
+        return f"{self.function.__name__}({', '.join(arguments)})"
 
 
 def _value(argument: Any) -> Any:

@@ -14,6 +14,8 @@ def draw_panel(panel: Panel, key: str, filename: str, least_width: int = 0) -> N
     from app.figures.style import on_dark  # needs plotly, which takes a second
 
     figure = on_dark(panel.figure.value) if st.context.theme.type == "dark" else panel.figure.value
+    if panel.chooses and figure.layout.clickmode != "event":
+        figure.update_layout(clickmode="event")  # streamlit turns clicks off
     with st.container(key=key):
         st.markdown(f"**{for_markdown(panel.caption)}**" + (f"  \n{for_markdown(panel.said)}" if panel.said else ""))
         if least_width:

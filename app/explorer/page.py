@@ -1,7 +1,7 @@
 """What a page is: data in the registry, and a module of `app/explorer/pages/` that chooses, calls and shows."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -23,6 +23,8 @@ class Panel:
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
     said: str = ""  # a sentence under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
+    # Widgets that a click on a point sets, with the values that they may take; the point's customdata has one for each.
+    chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def alt(self) -> str:
@@ -30,10 +32,32 @@ class Panel:
         return str(self.figure.value.layout.meta["alt"])
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A panel that is on the page: what a screen reader says of it, and what a click on it sets."""
+
+    alt: str
+    chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
 def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any, **named: Any) -> Panel:
     """A figure of a probe's result, with the result's own table and verdict."""
     result = found.value
     return Panel(caption, Call(draw, found, *arguments, **named), result.to_frame, result.verdict.sentence)
+
+
+def spread_panel(
+    caption: str, draw: Callable[..., "go.Figure"], subjects: Sequence[Any], results: Sequence[Call[Any]], **named: Any
+) -> Panel:
+    """A figure of several seeds' results, with a table in which each line names its counter."""
+
+    def frame() -> "pd.DataFrame":
+        import pandas as pd
+
+        tables = {subject.name: found.value.to_frame() for subject, found in zip(subjects, results, strict=True)}
+        return pd.concat(tables, names=["counter"]).reset_index(level=0)
+
+    return Panel(caption, Call(draw, *results, **named), frame, f"{len(results)} seeds that are here.")
 
 
 @dataclass(frozen=True)
@@ -51,8 +75,8 @@ class Page:
     """One entry of the navigation.
 
     `module` has `controls(subject) -> Settings`, which draws the page's own widgets, and `panels(subject, settings)`,
-    which yields its panels one by one. A page that is not of a counter has `show(catalogue)` in their place, which
-    returns alt texts by key.
+    which yields its panels one by one; it may have `spread(subjects, settings)`, which yields panels of all seeds. A
+    page that is not of a counter has `show(catalogue)` in their place, which returns what it has drawn by key.
     """
 
     title: str
@@ -61,6 +85,7 @@ class Page:
     paper: str  # the paper's claim about it
     module: str  # in app/explorer/pages/
     of_counter: bool = True
+    recurrent_only: bool = False  # whether it says nothing about transformers
 
     @property
     def script(self) -> str:

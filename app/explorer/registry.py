@@ -1,6 +1,7 @@
 """The one registry of pages, by their path in the URL. The first is the one that opens."""
 
 from app.explorer.page import Page
+from training.paper.claims import CLAIMS
 
 PAGES: dict[str, Page] = {
     "zoo": Page(
@@ -9,6 +10,14 @@ PAGES: dict[str, Page] = {
         "Every counter that there is, by task and architecture, with how often it is right; a click opens one.",
         "No architecture counts inductively in every form; which positional embedding helps depends on the form.",
         "zoo",
+        of_counter=False,
+    ),
+    "paper": Page(
+        "Paper",
+        "menu_book",
+        "The paper's claims in its order: our numbers beside its own, whether the claim holds, and where to see it.",
+        "Language models need inductive biases to count inductively; which ones, it says claim by claim.",
+        "paper",
         of_counter=False,
     ),
     "behaviour": Page(
@@ -22,28 +31,28 @@ PAGES: dict[str, Page] = {
         "First token",
         "first_page",
         "How well a linear probe reads “I am the first token”, or the row's shift, at each site of the counter.",
-        "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
+        CLAIMS["first token"].sentence,
         "first_token",
     ),
     "pid-pca": Page(
         "PID PCA",
         "scatter_plot",
         "Principal components of equal tokens at one site of the counter, coloured by their position id modulo m.",
-        "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
+        CLAIMS["clusters"].sentence,
         "pid_pca",
     ),
     "attention": Page(
         "Attention",
         "grid_on",
         "Where each token of a row looks, head by head, and how far positions move the scores of equal token pairs.",
-        "Selective counting wants attention that ignores position; rope's cannot.",
+        CLAIMS["attention"].sentence,
         "attention",
     ),
     "bos-ablation": Page(
         "BOS ablation",
         "content_cut",
         "How often the counter is right at each position once chosen heads can no longer read its first token.",
-        "nope and rope need a bos token as an anchor to count from.",
+        CLAIMS["bos"].sentence,
         "bos_ablation",
     ),
     "patching": Page(
@@ -53,12 +62,30 @@ PAGES: dict[str, Page] = {
         "Modular counters subtract the first token's position from their own, modulo 10; it argues so from pictures.",
         "patching",
     ),
+    "mechanism": Page(
+        "Mechanism",
+        "account_tree",
+        "Which stated algorithm predicts the answers when one of its variables is swapped between rows, and the swaps "
+        "themselves, token by token.",
+        "Modular counters subtract the first token's position from their own; selective ones take k/n by 1/n. Pictures "
+        "suggest it; no swap was made.",
+        "mechanism",
+    ),
     "states": Page(
         "States",
         "route",
         "Where the state of a recurrent counter goes from token to token, and what happens when it is exchanged.",
         "RNN and LSTM go on counting where most transformers stop; how their states do it, it does not say.",
         "states",
+        recurrent_only=True,
+    ),
+    "studies": Page(
+        "Studies",
+        "science",
+        "Questions over many runs, with a protocol written before the first of them: claims, verdicts, pictures.",
+        "It has none of these studies: they follow up what it leaves open.",
+        "studies",
+        of_counter=False,
     ),
     "training": Page(
         "Training",

@@ -12,10 +12,14 @@ from app.explorer import cache, state
 from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
-from app.explorer.page import Note, Page, Panel, Panels
-from app.explorer.takeaway import describe
+from app.explorer.glossary import glossary_table
+from app.explorer.page import Drawn, Note, Page, Panel, Panels, Settings
+from app.explorer.takeaway import attend
 from models.errors import CountLensError
+from models.families import TRANSFORMER
+from training.paper.score_table import cell_of
 
+MOST_OFFERED = 16  # counters in place of one that a page cannot show
 NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
 # Streamlit leaves a hand's breadth above a page and beside it.
@@ -29,7 +33,10 @@ def show(page: Page, catalogue: Catalogue) -> None:
     """The page."""
     state.begin()
     st.html(LESS_MARGIN)
-    st.title(page.title, anchor=False)
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        st.title(page.title, anchor=False, width="content")
+        with st.popover("Words", icon=":material/dictionary:", help="What the words on these pages mean"):
+            st.markdown(glossary_table())
     st.markdown(f"{page.sees}  \n:gray[The paper: {page.paper}]")
     note = st.container()
     if catalogue.default is None:
@@ -38,13 +45,17 @@ def show(page: Page, catalogue: Catalogue) -> None:
     entries, step = _choose(catalogue)
     with st.spinner("Loading what this page needs", show_time=True):
         view = page.load()
-    describe(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
+    if page.recurrent_only and not any(map(_is_recurrent, entries)):
+        _offer_recurrent(catalogue, entries[0])
+        attend({})
+    else:
+        attend(_show_counters(view, catalogue, entries, step) if page.of_counter else view.show(catalogue))
     with note:
         state.show_refused()
 
 
-def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, str]:
-    """The page's controls and its panels, in a column for each counter; returns alt texts by key."""
+def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, Drawn]:
+    """The page's controls and its panels, in a column for each counter; returns what it has drawn by key."""
     subjects: list[SharedCounter | CountLensError] = [_opened(entry, step) for entry in entries]
     first = next((subject for subject in subjects if isinstance(subject, SharedCounter)), None)
     settings = None
@@ -55,7 +66,7 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
             except CountLensError as error:
                 _show_message(error, catalogue)
     columns = st.columns(len(entries), gap="medium") if len(entries) > 1 else [st.container()]
-    alt_texts: dict[str, str] = {}
+    drawn: dict[str, Drawn] = {}
     for place, (column, entry, subject) in enumerate(zip(columns, entries, subjects, strict=True)):
         with column:
             if len(entries) > 1:
@@ -65,8 +76,39 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
             elif settings is not None:
                 panels = view.panels(subject, settings)
                 alone = len(entries) == 1
-                alt_texts |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
-    return alt_texts
+                drawn |= _show_panels(panels, catalogue, subject, f"panel-{place}", alone)
+    if settings is not None and hasattr(view, "spread"):
+        drawn |= _show_spread(view, catalogue, entries[0], settings)
+    return drawn
+
+
+def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, Drawn]:
+    """Panels of all seeds of a counter, where several are here and somebody wants to see them."""
+    seeds = [other for other in catalogue.sound if cell_of(other.name) == cell_of(entry.name)]
+    if len(seeds) < 2 or not state.toggle("seeds", f"All {len(seeds)} seeds that are here"):
+        return {}
+    subjects = [cache.open_counter(seed) for seed in seeds]
+    return _show_panels(view.spread(subjects, settings), catalogue, subjects[0], "spread", alone=True)
+
+
+def _is_recurrent(entry: Entry) -> bool:
+    """Whether it has states to show; a broken file may, too: its page says why it cannot."""
+    return entry.info is None or entry.info.family != TRANSFORMER
+
+
+def _offer_recurrent(catalogue: Catalogue, entry: Entry) -> None:
+    """The recurrent counters that are here, those of the same task first."""
+    task = (entry.info.task or {}).get("name") if entry.info is not None else None
+    recurrent = [other for other in catalogue.sound if _is_recurrent(other) and other.info is not None]
+    recurrent.sort(key=lambda other: (other.info.task or {}).get("name") != task if other.info else True)
+    st.info(
+        f"{for_markdown(entry.name)} is a transformer, and a transformer has no state that goes from token to token: "
+        "it looks back with attention. This page is about recurrent counters; these are here:",
+        icon=":material/info:",
+    )
+    with st.container(horizontal=True):
+        for other in recurrent[:MOST_OFFERED]:
+            st.button(for_markdown(other.name), on_click=state.choose, args=("counter", other.name))
 
 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:
@@ -98,7 +140,8 @@ def _describe(entry: Entry) -> None:
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
         f"{info.architecture}, {info.model.get('n_layers')} layers, "
-        f"{info.model.get('d_model')} wide. IND / OOD: {scores or 'not scored'} %{last}"
+        f"{info.model.get('d_model')} wide. Right at trained lengths (IND) / beyond (OOD): "
+        f"{scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))
 
@@ -112,12 +155,14 @@ def _opened(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
         return error
 
 
-def _show_panels(panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool) -> dict[str, str]:
-    """The panels of one counter, each as soon as it is there; returns their alt texts by key.
+def _show_panels(
+    panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool
+) -> dict[str, Drawn]:
+    """The panels of one counter, each as soon as it is there; returns what it has drawn by key.
 
     Where a counter stands alone, two halves make a row.
     """
-    alt_texts: dict[str, str] = {}
+    drawn: dict[str, Drawn] = {}
     halves: Iterator[DeltaGenerator] = iter(())
     for number in count():
         with st.container():
@@ -125,12 +170,12 @@ def _show_panels(panels: Panels, catalogue: Catalogue, subject: SharedCounter, k
                 with st.empty().container():  # for the spinner, which goes when the panel is there
                     panel = next(panels)
                     if isinstance(panel, Panel):
-                        alt_texts[f"{key}-{number}"] = panel.alt
+                        drawn[f"{key}-{number}"] = Drawn(panel.alt, panel.chooses)
             except StopIteration:
-                return alt_texts
+                return drawn
             except CountLensError as error:
                 _show_message(error, catalogue)
-                return alt_texts
+                return drawn
             if isinstance(panel, Note):
                 st.info(catalogue.readable(panel.text))
                 continue

@@ -64,6 +64,11 @@ def toggle(name: str, label: str, **more: Any) -> bool:
     return _judged(name, bool(st.toggle(label, key=name, bind="query-params", **more)), _parse_switch)
 
 
+def choose(name: str, value: Any) -> None:
+    """Sets a widget before it is drawn: for callbacks."""
+    st.session_state[name] = value
+
+
 def show_refused() -> None:
     """A note on what the URL asked for and did not get, until that widget is touched."""
     refused = [f"{name}={asked}" for name, (asked, _) in st.session_state[REFUSED].items()]

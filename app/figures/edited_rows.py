@@ -1,8 +1,9 @@
-"""Answers before and after an edit, token by token: a patched activation, a transplanted memory."""
+"""Answers before and after an edit, token by token: a patched activation, a transplanted memory, moved positions."""
 
 import plotly.graph_objects as go
 
 from app.figures.strip import ACROSS, Lane, strip_figure
+from probes.mechanism.moved_row import MovedRow
 from probes.mechanism.transplants import Transplant
 from probes.patching.patched_row import PatchedRow
 
@@ -37,3 +38,20 @@ def transplanted_row_figure(result: Transplant) -> go.Figure:
     ]
     alt = f"Tokens {columns[0] + 1} to {columns[-1] + 1} with answers before and after a transplant of the memory. "
     return strip_figure(lanes, alt + result.verdict.sentence, columns, result.column)
+
+
+def moved_row_figure(result: MovedRow) -> go.Figure:
+    """The row with its position ids, moved ones marked; answers before and after, and those of the paper's equation."""
+    before, after = result.before, result.after
+    stay = tuple(map(str, before.position_ids))
+    lanes = [
+        Lane("tokens", before.tokens),
+        Lane("position ids", tuple(map(str, after.position_ids)), stay),
+        Lane("right", before.labels),
+        Lane("before", before.answers, before.labels),
+        Lane("after", after.answers, before.labels),
+    ]
+    if result.paper is not None:
+        lanes.append(Lane("own - first id", result.paper, before.labels))
+    alt = f"Row of {len(before.tokens)} tokens with its answers before and after position ids are moved. "
+    return strip_figure(lanes, alt + result.verdict.sentence, range(len(before.tokens)))

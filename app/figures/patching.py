@@ -29,9 +29,12 @@ def patching_figure(result: PairPatching, site: str) -> go.Figure:
     down = [axis for axis in grid.axes if axis != across]
     panels = grid.axes["layer"] if len(down) == 2 else (None,)
     labels = [f"{down[-1]} {index}" for index in grid.axes[down[-1]]] if down else [site]
-    effect, hover = (
-        np.moveaxis(cells, list(grid.axes).index(across), -1).reshape(len(panels), len(labels), -1)
-        for cells in (result.effect(site), _hovers(result, site))
+    n_axes = len(grid.axes)
+    effect, hover, places = (
+        np.moveaxis(cells, list(grid.axes).index(across), n_axes - 1).reshape(
+            len(panels), len(labels), -1, *cells.shape[n_axes:]
+        )
+        for cells in (result.effect(site), _hovers(result, site), _places(result, site))
     )
     titles = None if panels == (None,) else [f"layer {layer}" for layer in panels]
     figure = make_subplots(len(panels), 1, subplot_titles=titles, shared_xaxes=True, vertical_spacing=0.2 / len(panels))
@@ -41,6 +44,7 @@ def patching_figure(result: PairPatching, site: str) -> go.Figure:
             y=labels,
             z=effect[panel],
             text=hover[panel],
+            customdata=places[panel].tolist(),
             hovertemplate="%{text}<extra></extra>",
             texttemplate="%{z:+.2f}" if len(grid.axes[across]) <= FEW else None,
             coloraxis="coloraxis",
@@ -64,6 +68,11 @@ def patching_figure(result: PairPatching, site: str) -> go.Figure:
     )
     alt = f"Heat map. {patching_caption(result, site)}, between rows of the pair {result.pair}. {result.finding(site)}"
     return dress(figure, alt)
+
+
+def _places(result: PairPatching, site: str) -> np.ndarray:
+    """The indices of each cell, in the order of the grid's axes: what a click on it means."""
+    return np.stack(np.meshgrid(*result.grids[site].axes.values(), indexing="ij"), axis=-1)
 
 
 def _hovers(result: PairPatching, site: str) -> np.ndarray:

@@ -4,12 +4,14 @@ Plain HTML, for it is what people see first: a picture would have to wait for a 
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
 from urllib.parse import quote
 
 from app.escape import printable
 from app.explorer.zoo import Grid, Standing, ZooCell
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
+from training.paper.score_table import cell_of
 from training.paper.tables import printed
 
 LOOKS: dict[Standing, tuple[str, str]] = {  # colour and sign: not everyone sees the colour
@@ -26,16 +28,20 @@ STYLE = f"""<style>
 .zoo td {{ padding: 0; min-width: 4.3rem; text-align: center }}
 .zoo a {{ display: block; padding: 0.3rem 0.2rem; border-radius: 3px; color: {ON_CELL}; text-decoration: none }}
 .zoo a:hover, .zoo a:focus {{ outline: 2px solid #0072B2 }}
+.zoo a.seeds {{ display: inline; padding: 0; color: inherit; text-decoration: underline; opacity: 0.8 }}
 .zoo p {{ font-size: 0.8rem; margin: 0.5rem 0 0 }}
 .zoo span {{ color: {ON_CELL}; padding: 0.1rem 0.5rem; border-radius: 3px; margin-right: 0.8rem }}
 .zoo span {{ display: inline-block }}
 </style>"""
 
 
-def zoo_table(grid: Grid) -> str:
-    """HTML in which every counter is a link to what it does."""
+def zoo_table(grid: Grid, seeds: Mapping[str, int] | None = None) -> str:
+    """HTML in which every counter is a link to what it does, and the number of its cell's seeds one to all of them.
+
+    `seeds` says how many were scored, by cell.
+    """
     rows, columns = grid.experiments, grid.architectures
-    cells = {(cell.experiment, cell.architecture): _cell(cell) for cell in grid.cells}
+    cells = {(cell.experiment, cell.architecture): _cell(cell, seeds or {}) for cell in grid.cells}
     head = "".join(f"<th scope='col'>{_html(name)}</th>" for name in columns)
     body = "".join(
         f"<tr><th scope='row'>{_html(row.label).replace(', ', '<br>', 1)}</th>"
@@ -68,14 +74,19 @@ def describe_cell(cell: ZooCell) -> str:
     return f"{printable(cell.entry.name)}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}"
 
 
-def _cell(cell: ZooCell) -> str:
+def _cell(cell: ZooCell, seeds: Mapping[str, int]) -> str:
     colour, sign = LOOKS[cell.standing]
     link = f"behaviour?counter={quote(cell.entry.name, safe='')}"
     told = escape(describe_cell(cell))
-    return (
-        f'<td><a href="{link}" target="_self" title="{told}" style="background: {colour}">'
-        f"{_numbers(cell)}<br>{sign}</a></td>"
+    counter = (
+        f'<a href="{link}" target="_self" title="{told}" style="background: {colour}">{_numbers(cell)}<br>{sign}</a>'
     )
+    name = cell_of(cell.entry.name)
+    number = max(seeds.get(name, 0), cell.others + 1)
+    if number < 2:
+        return f"<td>{counter}</td>"
+    all_seeds = f'<a class="seeds" href="./?cell={quote(name, safe="")}" target="_self">{number} seeds</a>'
+    return f"<td>{counter}{all_seeds}</td>"
 
 
 def _html(text: str) -> str:

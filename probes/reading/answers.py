@@ -45,18 +45,23 @@ class Answers(Result):
         return pd.DataFrame({"position": range(1, len(self.tokens) + 1)} | columns | {"right": list(self.right)})
 
 
-def predict_tokens(counter: Counter, tokens: str | Sequence[str], shift: int = 0) -> Answers:
+def predict_tokens(
+    counter: Counter, tokens: str | Sequence[str], shift: int = 0, position_ids: Sequence[int] | None = None
+) -> Answers:
     """What the counter answers at each position of a written row, such as "a a a", and what is right there.
 
-    `shift` is the first position id. The row begins with `<bos>` where the task's rows do.
+    `shift` is the first position id; `position_ids` gives each token one of its own instead. The row begins with
+    `<bos>` where the task's rows do.
     """
     task, _ = task_of_counter(counter)
     tokens = tokens.split() if isinstance(tokens, str) else list(tokens)
     _check_row(counter, task, tokens, shift)
     token_ids = torch.tensor([task.vocab.encode(tokens)], device=counter.device)
-    position_ids = shift + torch.arange(len(tokens), device=counter.device)[None]
+    if position_ids is None:
+        position_ids = range(shift, shift + len(tokens))
+    _check_position_ids(counter, tokens, position_ids)
     with evaluating(counter):
-        probabilities = counter(token_ids, position_ids)[0].softmax(-1)
+        probabilities = counter(token_ids, torch.tensor([list(position_ids)], device=counter.device))[0].softmax(-1)
     best = probabilities.max(-1)
     labels = task.label(token_ids)[0]
     of_labels = probabilities.gather(1, labels.clamp(min=0)[:, None])[:, 0].tolist()
@@ -64,7 +69,7 @@ def predict_tokens(counter: Counter, tokens: str | Sequence[str], shift: int = 0
     names = task.vocab.decode(labels.tolist())
     return Answers(
         tuple(tokens),
-        tuple(position_ids[0].tolist()),
+        tuple(position_ids),
         tuple(name if is_scored else None for name, is_scored in zip(names, scored, strict=True)),
         tuple(task.vocab.decode(best.indices.tolist())),
         tuple(best.values.tolist()),
@@ -103,3 +108,16 @@ def _check_row(counter: Counter, task: Task, tokens: Sequence[str], shift: int) 
             f"shift={shift} is outside 0..{room}: {len(tokens)} tokens must end below "
             f"max_position={counter.cfg.max_position}"
         )
+
+
+def _check_position_ids(counter: Counter, tokens: Sequence[str], position_ids: Sequence[int]) -> None:
+    if len(position_ids) != len(tokens):
+        raise CountLensError(f"{len(position_ids)} position ids for {len(tokens)} tokens: give each token one")
+    if not counter.has_positions:
+        return
+    end = counter.cfg.max_position
+    for at, position_id in enumerate(position_ids, 1):
+        if not 0 <= position_id < end:
+            raise CountLensError(
+                f"position id {position_id} of token {at} is outside 0..{end - 1}: move it less far, or shift the row"
+            )

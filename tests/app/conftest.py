@@ -111,7 +111,7 @@ def open_page(more_counters: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def open_(path: str, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120)
+        app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=300)
         app.query_params.update(parameters)
         app.run()
         if path != next(iter(PAGES)):

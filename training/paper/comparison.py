@@ -4,6 +4,7 @@ A cell has an IND side and an OOD side. On each side the paper and we both succe
 if both of its sides do. A table of best seeds is compared with our best seed, a table of medians with our median.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -15,7 +16,7 @@ import pandas as pd
 from training.paper.agreement import Accuracy, Agreement, agreement
 from training.paper.differences import Difference, reason_for
 from training.paper.score_table import ScoreRow
-from training.paper.tables import PAPER_POLICY, PAPER_TABLES, PaperCell, Statistic, paper_cells
+from training.paper.tables import PAPER_POLICY, PAPER_TABLES, Experiment, PaperCell, Statistic, paper_cells
 
 Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; the last is free of that choice
 
@@ -134,10 +135,16 @@ def compare(
     rows: Iterable[ScoreRow], differences: Sequence[Difference] = (), tables: Iterable[str] = PAPER_TABLES
 ) -> Comparison:
     """Compares the paper's tables with the runs of a score table. Runs with another position policy are left out."""
-    runs = [row for row in rows if row.policy == PAPER_POLICY]
+    runs: defaultdict[Experiment, list[ScoreRow]] = defaultdict(list)
+    for row in rows:
+        if row.policy == PAPER_POLICY:
+            runs[row.experiment].append(row)
     return Comparison(
         tuple(
-            ComparedTable(name, tuple(_compare_cell(cell, runs, differences) for cell in paper_cells(name)))
+            ComparedTable(
+                name,
+                tuple(_compare_cell(cell, runs.get(cell.experiment, ()), differences) for cell in paper_cells(name)),
+            )
             for name in tables
         )
     )

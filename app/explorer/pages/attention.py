@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import SharedCounter
+from app.explorer.cache import SharedCounter, kept_panel
 from app.explorer.call import Call
-from app.explorer.page import Note, Panel, Panels, panel_of
+from app.explorer.page import Note, Panel, Panels
 from app.explorer.pages import behaviour
 from app.figures.attention import variation_panels
 from app.figures.attention_row import pattern_figure, scores_figure
@@ -24,7 +24,7 @@ WIDTH = 260  # of a widget, in pixels
 
 @dataclass(frozen=True)
 class Settings:
-    row: behaviour.Settings
+    row: behaviour.Row
     layer: int
     head: int | None  # None: all of the layer
 
@@ -34,8 +34,8 @@ def controls(subject: SharedCounter) -> Settings:
     cfg = subject.counter.cfg
     if not isinstance(cfg, TransformerConfig):
         task, _ = task_of_counter(subject.counter)
-        return Settings(behaviour.Settings("", task.train_length, 0, 0), 0, None)
-    row = behaviour.controls(subject)
+        return Settings(behaviour.Row("", task.train_length, 0, 0), 0, None)
+    row = behaviour.choose_row(subject)
     layer, head = 0, ALL_HEADS
     with st.container(horizontal=True, gap="medium"):
         if cfg.n_layers > 1:
@@ -57,7 +57,8 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     if len(variation.value.tokens) == 1:
         yield Note(f"Variation of the scores over positions: {variation.value.verdict.sentence}")
     else:
-        yield panel_of("Variation of the scores over positions", variation_panels, variation, settings.layer)
+        caption = "Variation of the scores over positions"
+        yield kept_panel(subject, caption, variation_panels, variation, settings.layer)
 
 
 def _row(subject: SharedCounter, settings: Settings) -> Panels:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import SharedCounter
-from app.explorer.call import Call
+from app.explorer.cache import SharedCall, SharedCounter
 from app.explorer.page import Note, Panel, Panels
 from app.figures.first_token import readings_figure
 from probes.reading.first_token import first_token_probe
@@ -41,7 +40,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     else:
         yield Panel(
             "Read by a linear probe, on shifts that it has not seen",
-            Call(readings_figure, read, settings.quantity, layer=settings.layer),
+            SharedCall(subject, readings_figure, read, settings.quantity, layer=settings.layer),
             found.to_frame,
             f"{found.verdict.sentence[0].upper()}{found.verdict.sentence[1:]}.",
         )

@@ -28,6 +28,7 @@ from probes.result import NotApplicable, task_of_counter
 
 ROWS = 8  # pairs of them
 SHORTEST, USUAL_LENGTH = 6, 20
+WIDGETS = {"pos": "position"}  # what an axis is called in the URL, where that is another name
 MECHANISM = "Which stated algorithm it follows"
 
 
@@ -86,7 +87,7 @@ def _choose_view(counter: Counter) -> View:
     cell, places = {}, st.columns(5)
     for place, axis in zip(places, _axes(site), strict=False):
         with place:
-            name = {"pos": "position"}.get(axis, axis)
+            name = WIDGETS.get(axis, axis)
             cell[axis] = state.slider(name, f"Patched {name}", 0, sizes[axis] - 1, 0)
     with places[-1]:
         row = state.slider("row", "Row", 0, ROWS - 1, 0)
@@ -114,7 +115,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     else:
         yield from _patches(subject, settings.view)
     if settings.mechanism:
-        yield _mechanism(subject)
+        yield mechanism_panel(subject)
 
 
 def _patches(subject: SharedCounter, view: View) -> Panels:
@@ -126,13 +127,15 @@ def _patches(subject: SharedCounter, view: View) -> Panels:
         patching_caption(found, view.site),
         Call(patching_figure, patches, view.site),
         found.to_frame,
-        f"{found.setting} {found.finding(view.site)}",
+        f"{found.setting} {found.finding(view.site)} A click on a cell chooses it.",
+        chooses={WIDGETS.get(axis, axis): found.grids[view.site].axes[axis] for axis, _ in view.cell},
     )
     one = subject.call(patched_row, **shared, site=view.site, row=view.row, **dict(view.cell))
     yield panel_of("One patch, token by token", patched_row_figure, one)
 
 
-def _mechanism(subject: SharedCounter) -> Panel:
+def mechanism_panel(subject: SharedCounter) -> Panel:
+    """The verdict on its mechanism, with the claims that it rests on."""
     alone = open_copy(subject)
     if isinstance(subject.counter, Recurrent):
         return panel_of(MECHANISM, memory_claims_figure, alone.call(memory_mechanisms))

@@ -7,8 +7,10 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCounter
 from app.explorer.call import Call
-from app.explorer.page import Panel, Panels
-from app.figures.mod_pca import pca_figure, score_figure
+from app.explorer.page import Panel, Panels, spread_panel
+from app.figures.marked_token import marked_pca_figure
+from app.figures.mod_pca import score_figure
+from app.figures.spread import score_spread
 from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
 from probes.reading.periods import LARGEST_MODULUS, USUAL_MODULUS
@@ -17,6 +19,7 @@ from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
 
 FEWEST = 3 * USUAL_MODULUS  # PIDs
 ALL_HEADS = "all"
+NO_MARK = "none"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Settings:
     dimensions: int
     shift: int  # how far the first PID is from the earliest possible one
     number: int  # of PIDs
+    marked: int | None  # PID of the token that is marked
 
 
 def controls(subject: SharedCounter) -> Settings:
@@ -44,7 +48,8 @@ def controls(subject: SharedCounter) -> Settings:
         base = getattr(task, "base", USUAL_MODULUS)
         modulus = state.slider("modulus", "Colours by position id modulo", 2, LARGEST_MODULUS, base)
         solid = state.toggle("solid", "Three components")
-    return Settings(site, modulus, 3 if solid else 2, shift, number)
+        marked = state.select("mark", "Marked position id", [NO_MARK, *map(str, usual)])
+    return Settings(site, modulus, 3 if solid else 2, shift, number, None if marked == NO_MARK else int(marked))
 
 
 def panels(subject: SharedCounter, settings: Settings) -> Panels:
@@ -54,11 +59,19 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     found = periods.value
     yield Panel(
         "Principal components of equal tokens",
-        Call(pca_figure, periods, site, modulus=settings.modulus, dimensions=settings.dimensions),
+        Call(
+            marked_pca_figure,
+            periods,
+            site,
+            modulus=settings.modulus,
+            dimensions=settings.dimensions,
+            pid=settings.marked,
+        ),
         found.coordinates_frame,
         f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
-        "variance, drift included.",
+        "variance, drift included. A click on a token marks it.",
         half=True,
+        chooses={"mark": [str(pid) for pid in pids]},
     )
     yield Panel(
         "Score of every modulus",
@@ -67,6 +80,14 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         "Filled where positions that are equal modulo m lie together more than chance would have it.",
         half=True,
     )
+
+
+def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
+    """The score of every modulus, of every seed."""
+    results = [
+        subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,)) for subject in subjects
+    ]
+    yield spread_panel("Score of every modulus, by seed", score_spread, subjects, results, site=settings.site)
 
 
 def _choose_site(subject: SharedCounter) -> Site:

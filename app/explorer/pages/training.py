@@ -6,10 +6,10 @@ from threading import Lock
 import streamlit as st
 
 from app.explorer import state
-from app.explorer.cache import SharedCall, SharedCounter
+from app.explorer.cache import SharedCall, SharedCounter, kept_panel
 from app.explorer.call import Given
 from app.explorer.catalogue import FileKey, read_snapshots
-from app.explorer.page import Panels, panel_of
+from app.explorer.page import Panels
 from app.explorer.registry import PAGES
 from app.figures.dynamics import dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
@@ -62,12 +62,14 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     step = subject.info.step
     if settings.picture == "accuracy":
         grown = SharedCall(alone, accuracy_growth, run)
-        yield panel_of("Accuracy at each position, over training", accuracy_growth_figure, grown, step)
+        yield kept_panel(alone, "Accuracy at each position, over training", accuracy_growth_figure, grown, step)
     else:
         moved = SharedCall(alone, pca_growth, run, settings.site)
-        yield panel_of("States of equal tokens, over training", pca_growth_figure, moved, step)
+        yield kept_panel(alone, "States of equal tokens, over training", pca_growth_figure, moved, step)
     curves = [name for name in CURVES if settings.all_curves or name not in SLOW]
-    yield panel_of("What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
+    rises = kept_panel(alone, "What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
+    said = f"{rises.said} A click on a curve chooses the step."
+    yield replace(rises, said=said, chooses={"step": [str(kept) for kept, _ in files]})
 
 
 def _files(subject: SharedCounter) -> Files:

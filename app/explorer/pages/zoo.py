@@ -1,22 +1,35 @@
 """Which counters there are, how well they count, and how the paper's do."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import streamlit as st
 
 from app.escape import for_markdown
 from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
-from app.explorer.page import Panel
+from app.explorer.dropped import FOLDER, MAX_MB, forget, keep
+from app.explorer.page import Drawn, Panel
+from app.explorer.registry import PAGES
+from app.explorer.seeds import cells_of, read_all_scores, seeds_of
 from app.explorer.zoo import Grid, zoo_grid
+from app.figures.seeds_table import seeds_table
 from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
+from training.paper.agreement import Accuracy
+from training.paper.score_table import ScoreRow, cell_of
+from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
+NO_CELL = "none"
+UPLOADER, TAKEN, NOT_TAKEN = "dropped", "dropped and taken", "dropped and not taken"  # keys of the session's state
+WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
 
 
-def show(catalogue: Catalogue) -> dict[str, str]:
-    """The grid, and the files that are broken; returns alt texts by key."""
+def show(catalogue: Catalogue) -> dict[str, Drawn]:
+    """The grid, and the files that are broken; returns what is drawn by key."""
     place = st.container()
     typed = state.text("folder", "Only counters below this folder", placeholder="all of the explorer's folders")
     try:
@@ -24,13 +37,18 @@ def show(catalogue: Catalogue) -> dict[str, str]:
     except CountLensError as error:
         st.warning(for_markdown(error))
         shown = catalogue
-    grid = zoo_grid(shown.sound)
+    grid = zoo_grid(entry for entry in shown.sound if not entry.name.startswith(f"{FOLDER}/"))
+    scores = _scores(catalogue)
     with place:
-        st.markdown("**Percent right, IND / OOD: the best counter of each cell**")
-        st.html(zoo_table(grid))
-        alt_texts = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
+        _choose_seeds(catalogue, scores)
+        st.markdown(
+            "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
+        )
+        st.html(zoo_table(grid, Counter(row.cell for row in scores)))
+        drawn = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
         if state.toggle("near", "How near to the paper"):
-            _nearness(catalogue)
+            _nearness(scores)
+    _offer_to_drop(catalogue)
     if catalogue.without_shipped:
         st.caption(catalogue.without_shipped)
     broken = shown.broken_files
@@ -38,10 +56,46 @@ def show(catalogue: Catalogue) -> dict[str, str]:
         st.markdown(f"**Broken files: {len(broken)}**")
         reasons = [shown.readable(reason) for reason in broken.values()]
         st.table({"counter": [for_markdown(name) for name in broken], "why": reasons})
-    return alt_texts
+    return drawn
 
 
-def _picture(grid: Grid) -> dict[str, str]:
+def _offer_to_drop(catalogue: Catalogue) -> None:
+    """A place to drop counters on, and what was dropped there in this visit."""
+    st.file_uploader(
+        "Drop a counter of your own: a .safetensors file that `countlens train` wrote",
+        type="safetensors",
+        accept_multiple_files=True,
+        key=UPLOADER,
+        on_change=_take_dropped,
+        help=f"Up to {MAX_MB} MB. Only you see it, and only for this visit.",
+    )
+    for error in st.session_state.pop(NOT_TAKEN, []):
+        st.warning(for_markdown(error))
+    here = sorted(name for name in catalogue.entries if name.startswith(f"{FOLDER}/"))
+    if not here:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"Dropped here: {for_markdown(', '.join(here))}. The sidebar chooses among them.", width="content")
+        # A plain link would open another visit, in which they are not there.
+        page = PAGES["behaviour"]
+        st.page_link(page.script, label=page.title, icon=f":material/{page.icon}:")
+        st.button("Forget them", on_click=forget)
+
+
+def _take_dropped() -> None:
+    """Keeps the files that were just dropped, and chooses the last of them."""
+    taken = st.session_state.setdefault(TAKEN, set())
+    for file in st.session_state[UPLOADER]:
+        if file.file_id in taken:
+            continue
+        taken.add(file.file_id)
+        try:
+            state.choose("counter", keep(file))
+        except CountLensError as error:
+            st.session_state.setdefault(NOT_TAKEN, []).append(str(error))
+
+
+def _picture(grid: Grid) -> dict[str, Drawn]:
     """The same as a figure; what it needs is slow to import."""
     from app.explorer.draw import draw_panel
     from app.figures.zoo import zoo_figure
@@ -49,22 +103,48 @@ def _picture(grid: Grid) -> dict[str, str]:
     figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
     panel = Panel("The zoo, percent right, IND / OOD", figure, grid.to_frame)
     draw_panel(panel, "zoo", "zoo", least_width=900)
-    return {"zoo": panel.alt}
+    return {"zoo": Drawn(panel.alt)}
 
 
-def _nearness(catalogue: Catalogue) -> None:
-    """How near all seeds that were trained are to the paper's, by the score tables beside the counters."""
-    from training.paper.comparison import compare
-    from training.paper.score_table import SCORES, merge_scores, read_scores
-    from training.paper.summary import summary_frame
-
-    tables = [folder / SCORES for folder in catalogue.folders if (folder / SCORES).is_file()]
+def _scores(catalogue: Catalogue) -> list[ScoreRow]:
+    """Every seed that was scored; none, with a note, where a table cannot be read."""
     try:
-        rows = merge_scores(*(read_scores(path) for path in tables))
+        return read_all_scores(catalogue)
     except CountLensError as error:
         st.warning(catalogue.readable(error))
+        return []
+
+
+def _choose_seeds(catalogue: Catalogue, scores: list[ScoreRow]) -> None:
+    """The seeds of one cell: the number of seeds in a cell of the grid leads here."""
+    cells = cells_of(scores, catalogue.sound)
+    cell = state.select("cell", "All seeds of", [NO_CELL, *cells], width=WIDTH)
+    if cell == NO_CELL:
         return
-    if not rows:
+    seeds = seeds_of(cell, scores, catalogue.sound)
+    st.html(seeds_table(seeds, list(_paper(cell, scores, catalogue))))
+
+
+def _paper(cell: str, scores: list[ScoreRow], catalogue: Catalogue) -> Iterator[tuple[str, Accuracy]]:
+    """What the paper has for a cell: its best seed, and the median of five."""
+    row = next((row for row in scores if row.cell == cell), None)
+    if row is not None and row.policy == PAPER_POLICY:
+        numbers = paper_numbers(**row.experiment._asdict(), width=row.width, heads=row.heads)
+    else:
+        entry = next((entry for entry in catalogue.sound if cell_of(entry.name) == cell), None)
+        numbers = paper_numbers_of(entry.info) if entry is not None and entry.info is not None else None
+    if numbers is not None:
+        for name, found in (("the paper's best", numbers.best), ("the paper's median", numbers.median)):
+            if found is not None:
+                yield name, Accuracy(found.ind, found.ood)
+
+
+def _nearness(scores: list[ScoreRow]) -> None:
+    """How near all seeds that were trained are to the paper's, by the score tables beside the counters."""
+    from training.paper.comparison import compare
+    from training.paper.summary import summary_frame
+
+    if not scores:
         st.info("There is no scores.csv in these folders: `countlens ship` writes one.")
         return
-    st.dataframe(summary_frame(compare(rows)).round(2), hide_index=True)
+    st.dataframe(summary_frame(compare(scores)).round(2), hide_index=True)

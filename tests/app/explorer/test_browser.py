@@ -32,7 +32,7 @@ def test_a_page_opens_and_its_url_gives_the_same_view_in_a_fresh_tab(path: str, 
     tab = visit().open(f"{address(path)}?{VIEW}{PICTURE if path == DEFAULT else ''}")
     assert tab.page.get_by_role("heading", name=PAGES[path].title, exact=True).is_visible()
     charts = tab.page.locator(".js-plotly-plot").all()
-    assert charts
+    assert charts or not PAGES[path].of_counter or path == "mechanism"  # which draws when it is asked to
     for chart in charts:
         assert chart.get_attribute("role") == "img"
         assert len(chart.get_attribute("aria-label")) > 20

@@ -49,3 +49,20 @@ def test_a_function_is_called_once() -> None:
 def test_what_has_no_name_cannot_be_printed() -> None:
     with pytest.raises(TypeError, match="define it in a module"):
         Call(lambda: 1)
+
+
+def test_several_inner_calls_are_written_in_one_piece() -> None:
+    first = Call(divmod_of, Given("counter", 7, "load(7)", ("from x import load",)), 2)
+    second = Call(divmod_of, Given("counter", 9, "load(9)", ("from x import load",)), 2)
+    call = Call(total_of, first, second)
+    assert call.value == 3 + 4
+    assert "value = total_of(divmod_of(load(7), 2), divmod_of(load(9), 2))" in call.code("value")
+    assert call.code("value").count("from x import load") == 1
+
+
+def divmod_of(number: int, by: int) -> int:
+    return number // by
+
+
+def total_of(*numbers: int) -> int:
+    return sum(numbers)

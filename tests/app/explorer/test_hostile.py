@@ -34,7 +34,8 @@ LOADED = "img src"  # part of the name of a counter that can be loaded
 NAMES = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
     *("pids", "modulus", "solid", "edit", "every", "L0", "pair", "metric", "direction", "position", "row", "mechanism"),
-    *("picture", "colours", "source", "moving", "curves", "read", "layers"),
+    *("picture", "colours", "source", "moving", "curves", "read", "layers", "move", "move_from", "move_to", "move_by"),
+    *("cell", "near", "seeds", "mark", "claim", "study"),
 )  # of all parameters
 URLS: dict[str, dict[str, str]] = {
     "markdown": dict.fromkeys(NAMES, IMAGE),
@@ -61,7 +62,7 @@ def open_first(open_hostile: Callable[..., Any]) -> Callable[..., Any]:
     from streamlit.testing.v1 import AppTest
 
     def open_(path: str, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(SCRIPT), default_timeout=120)
+        app = AppTest.from_file(str(SCRIPT), default_timeout=300)
         app.query_params.update(parameters)
         if path != next(iter(PAGES)):
             app.switch_page(f"explorer/pages/{path}.py")
@@ -121,7 +122,7 @@ def test_the_zoos_table_and_picture_escape_metadata() -> None:
         tags = set(re.findall(r"<\s*/?\s*(\w+)", text.replace("<extra>", "").replace("</extra>", "")))
         assert "evil.example" in text
         assert tags <= {"style", "div", "table", "thead", "tr", "th", "td", "a", "p", "span", "br"}
-        assert not re.search(r"<a\b(?! href=.behaviour\?counter=)", text)
+        assert not re.search(r"<a\b(?! (class=.seeds. )?href=.(behaviour\?counter=|\./\?cell=))", text)
 
 
 @pytest.mark.parametrize("path", OF_COUNTER)

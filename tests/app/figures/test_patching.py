@@ -173,3 +173,14 @@ def test_what_cannot_be_done_is_one_line(checkpoint: str, capsys: pytest.Capture
     assert "unknown metric 'logits'" in refused(capsys, checkpoint, "--metric", "logits")
     assert "unknown checkpoint" in refused(capsys, "mod10/nothing")
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("site", GRIDS)
+def test_a_cell_knows_where_it_is_for_whoever_clicks_on_it(site: str) -> None:
+    axes = GRIDS[site].axes
+    for drawn in patching_figure(patching(GRIDS), site).data:
+        effects = np.array(drawn.z).ravel()
+        places = [place for row in drawn.customdata for place in row]
+        for effect, place in zip(effects, places, strict=True):
+            index = tuple(values.index(at) for values, at in zip(axes.values(), place, strict=True))
+            assert GRIDS[site].effect[index] == effect

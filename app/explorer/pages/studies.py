@@ -1,0 +1,58 @@
+"""The results of `countlens study` that lie in the explorer's folders: claims as they came out, pictures, runs."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from app.escape import for_markdown, printable
+from app.explorer import state
+from app.explorer.call import Call, Given
+from app.explorer.catalogue import Catalogue
+from app.explorer.draw import draw_panel
+from app.explorer.page import Drawn, Panel
+from app.figures.studies import panel_figure
+from probes.studies.result import FoundResult, StudyResult, describe, list_results
+
+
+def show(catalogue: Catalogue) -> dict[str, Drawn]:
+    """One of the results that are there; returns what is drawn by key."""
+    found = {_name(one, folder): one for folder in catalogue.folders for one in list_results(folder)}
+    if not found:
+        st.info(
+            "There is no result of a study in the explorer's folders: `countlens study` lists the studies, and "
+            "`countlens study NAME` carries one out, below `runs/studies`."
+        )
+        return {}
+    chosen = found[state.select("study", "Study", list(found))]
+    if chosen.result is None:
+        st.error(catalogue.readable(chosen.error), icon=":material/broken_image:")
+        return {}
+    return _show_result(chosen.result, chosen.path)
+
+
+def _name(found: FoundResult, folder: Path) -> str:
+    return printable(found.path.parent.relative_to(folder.parent).as_posix())
+
+
+def _show_result(result: StudyResult, path: Path) -> dict[str, Drawn]:
+    protocol = result.protocol
+    st.subheader(f"{result.number}. {for_markdown(result.title)}", anchor=False)
+    st.markdown(
+        f"{for_markdown(protocol.question)}  \n:gray[Hypothesis, written before the runs: "
+        f"{for_markdown(protocol.hypothesis)}]"
+    )
+    st.markdown(f"**{for_markdown(result.verdict.sentence)}**")
+    st.dataframe(result.claims_frame(), hide_index=True)
+    for judged in result.claims:
+        st.caption(f"{for_markdown(judged.claim.statement)} {for_markdown(describe(judged))}.")
+    drawn: dict[str, Drawn] = {}
+    for number, panel in enumerate(result.panels):
+        key = f"study-{number}"
+        read = f"read_result(Path({path.name!r})).panels[{number}]"
+        imports = ("from pathlib import Path", "from probes.studies.result import read_result")
+        picture = Panel(panel.caption, Call(panel_figure, Given("panel", panel, read, imports)), result.to_frame)
+        draw_panel(picture, key, f"{result.study}-{number}")
+        drawn[key] = Drawn(picture.alt)
+    if result.missing:
+        st.caption(f"Not in the table: {for_markdown(', '.join(result.missing))}.")
+    return drawn
