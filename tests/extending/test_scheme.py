@@ -108,17 +108,20 @@ def test_a_bias_beside_an_added_table_is_in_the_exact_moments(causal: bool, monk
     counter = lively(causal, "both", max_position=6)
     tokens = torch.tensor([1, 5])
     rows = torch.cartesian_prod(tokens, tokens)  # source, target
-    # Scores are relative to the mean key, which is 0 with this bias.
+    # Scores are relative to the mean key, which is 0 with this b_K, and to the mean bias over the keys of a query.
     every = torch.cartesian_prod(tokens, torch.arange(6))
     _, cache = counter.run_with_cache(every[:, :1], every[:, 1:], names_filter=hook_name("k", 0))
     with torch.no_grad():
         counter.blocks[0].attn.b_K -= cache["k", 0].mean((0, 1))
     scores = []
     for s in range(6):
-        for t in range(s + 1 if causal else 6):
+        seen = torch.arange(s + 1 if causal else 6)
+        bias = -torch.tensor(SLOPES, dtype=torch.float64) * (s - seen).abs().double().mean()  # softmax cancels it
+        for t in seen.tolist():
             ids = rows.flip(1), torch.tensor([[t, s]]).expand(4, -1)
             _, cache = counter.run_with_cache(*ids, names_filter=hook_name("attn_scores", 0))
-            scores.append(cache["attn_scores", 0][:, :, 1, 0].unflatten(0, (2, 2)).permute(2, 0, 1))
+            pair = cache["attn_scores", 0][:, :, 1, 0] - bias
+            scores.append(pair.unflatten(0, (2, 2)).permute(2, 0, 1))
     moments, by_pair = exact_moments(counter, tokens), torch.stack(scores)
     torch.testing.assert_close(torch.from_numpy(moments.mean), by_pair.mean(0), atol=1e-9, rtol=0)
     torch.testing.assert_close(torch.from_numpy(moments.std), by_pair.std(0, correction=0), atol=1e-9, rtol=0)

@@ -175,6 +175,16 @@ def test_rows_of_the_length_ratio_table_start_from_zero_and_end_at_the_last_numb
     assert ood.token_ids[:, 0].tolist() == list(range(175))
 
 
+@pytest.mark.parametrize(("split", "lengths"), [("train", [50]), ("ind", [50]), ("ood", list(range(51, 100)))])
+def test_main_rows_of_helper_start_at_1_and_have_every_length_once(split: Split, lengths: list[int]) -> None:
+    task = make_task("helper")
+    rows, probabilities = task.list_rows(split)
+    main = (rows.token_ids != task.vocab.id("<b>")).all(1)
+    assert (rows.token_ids[main, 0] == 1).all()
+    assert (rows.lengths[main] - 1).tolist() == lengths
+    assert probabilities[main].unique().numel() == 1
+
+
 def test_ood_rows_of_helper_and_shifted_start_always_end_at_the_last_number() -> None:
     rows, _ = make_task("helper_shifted").list_rows("ood")
     assert rows.token_ids[:, 0].tolist() == list(range(1, 51))

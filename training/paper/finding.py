@@ -74,7 +74,7 @@ def bounded(
 ) -> Line:
     """A line whose number has to lie on one side of another. Numbers are judged as printed, with one digit.
 
-    >>> bounded("ape", 94.96, 100.0, at_least=95).holds, bounded("ape", 95.0, 37.7, below=95).holds
+    >>> bounded("ape", 94.96, 100.0, at_least=95.0).holds, bounded("ape", 95.0, 37.7, below=95.0).holds
     (True, False)
     """
     value = None if ours is None else round(ours, 1)

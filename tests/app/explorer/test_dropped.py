@@ -49,7 +49,7 @@ def test_a_broken_file_is_listed_with_its_reason_and_without_the_servers_paths()
     found = with_dropped(read_catalogue(start_folders([])))
     reasons = [found.entries[name].broken or "" for name in names]
     assert "truncated" in reasons[0]
-    assert "no safetensors" in reasons[1]
+    assert "is not a safetensors file" in reasons[1]
     assert not any("/tmp" in found.readable(reason) for reason in reasons)
 
 

@@ -76,4 +76,4 @@ def test_a_counter_without_a_pair_says_why_and_still_has_its_mechanism(
     assert not figures(app)
     app.toggle(key="mechanism").set_value(True).run()
     (shares,) = figures(app)
-    assert "100% of answers go on from its count" in shares["layout"]["meta"]["alt"]
+    assert "edits of the memory that come out as claimed" in shares["layout"]["meta"]["alt"]
