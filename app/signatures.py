@@ -191,7 +191,7 @@ def tables(
 
 
 def ship(
-    manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: Annotated[float, Meta(gt=0, le=10**6)] = 60.0
+    manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: Annotated[float, Meta(gt=0, le=10**6)] = 110.0
 ) -> None:
     """Ship a sweep's counters: the best seed of each, the scores of all seeds, and a card that describes them.
 

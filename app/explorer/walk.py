@@ -103,7 +103,7 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
     "modular": Stop(
         (
             View("ape goes on, spe breaks off", "behaviour", "mod10/ape-2L", "mod10/spe-2L", {"length": "70"}),
-            View("sine goes on, with mistakes", "behaviour", "mod10/sine-2L", settings={"length": "90", "shift": "30"}),
+            View("sine goes on too", "behaviour", "mod10/sine-2L", settings={"length": "90", "shift": "30"}),
             View("nope and rope never start", "behaviour", "mod10/nope-2L", "mod10/rope-2L"),
         )
     ),
