@@ -121,9 +121,8 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # A small token embedding leaves the first layer to the positions. Last OOD on tuning seeds 105 and 106: 100 and
     # 100; without it 98 and 98.
     ("mod", "ape"): {"embed_std": 0.01},
-    # Four heads instead of one, a strong decay, and a width at which a wave of the table has a period of nearly 10:
-    # 9.96 at 160 wide, 9.68 at 256. Last OOD on tuning seeds 100 and 101: 100 and 98. Seed 100 with a decay of 1: 93,
-    # with one head as well: 84 (checkpoints/tuning/sine.toml).
+    # Four heads instead of one, and a strong decay. Last OOD on tuning seeds 100 and 101: 100 and 98. Seed 100 with a
+    # decay of 1: 93, with one head as well: 84 (checkpoints/tuning/sine.toml).
     ("mod", "sine"): {"d_model": 160, "batch_size": 16, "n_heads": 4, "weight_decay": 3.0, "embed_std": 0.001},
     ("mod", "spe"): {"steps": 4000, "lr": 1e-3, "weight_decay": 0.01},
     # Bos makes it easy to fit; then nothing in it extrapolates.
