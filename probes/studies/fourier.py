@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from models.hooks import hook_name
 from models.transformer import Block, Transformer
 from probes.inputs.counterfactual_rows import shifted_rows
 from probes.result import task_of_counter
@@ -23,7 +24,7 @@ def share_at_periods(counter: Transformer, layer: int, period: int) -> float:
     row = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
     shifts = torch.arange(counter.cfg.max_position - len(row))
     rows = shifted_rows(task, row.expand(len(shifts), -1), shifts).to(counter.device)
-    name = f"blocks.{layer}.hook_resid_pre"
+    name = hook_name("resid_pre", layer)
     with evaluating(counter):
         _, cache = counter.run_with_cache(rows.token_ids, rows.position_ids, names_filter=[name])
         flat, places = cache[name].flatten(0, 1), rows.position_ids.flatten()
