@@ -16,7 +16,7 @@ from tests.fuzz.run import REGISTRY, fuzz, group, main, plan, table
 from training.run.folder import RunFolder
 
 PLANTED = "tests.fuzz.planted:BORDERS"
-SHARE = {"checkpoints": 120, "grids": 80, "data-files": 60, "command-lines": 30, "run-folders": 20}
+SHARE = {"checkpoints": 120, "grids": 80, "data-files": 60, "command-lines": 30, "run-folders": 20, "studies": 30}
 SEED = 1  # another than that of `make fuzz`
 
 
@@ -100,6 +100,7 @@ def test_a_full_run_has_the_promised_number_of_cases() -> None:
         "data-files": 2000,
         "command-lines": 700,
         "run-folders": 1300,
+        "studies": 1000,
         "urls": 1000,
     }
     assert len(plan(BORDERS, ["urls"], 0.01, None)) == 10

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from models.atomic import write_text, writing
 from models.border import build, decode_json, read_text
-from models.errors import CountLensError
+from models.errors import CountLensError, shown
 from probes.result import plain
 from probes.studies.registry import get_study
 from probes.studies.result import StudyResult
@@ -75,8 +75,24 @@ class StudyFolder:
             if line.run in runs and line.version == self.study.version:
                 checkpoint = self.manifest.folder(runs[line.run]).last
                 if checkpoint.is_file() and fingerprint(checkpoint) == line.checkpoint:
-                    rows[line.run] = line.row
+                    rows[line.run] = self._complete(line.row, runs[line.run])
         return rows
+
+    def _complete(self, row: Row, run: SweepRun) -> Row:
+        """A line of the table with a value in every column: settings from the run itself, numbers from the file."""
+        settings = self._settings(run)
+        for name, value in row.items():
+            if name not in settings and (name not in self.study.columns or isinstance(value, str)):
+                raise CountLensError(
+                    f"{self._measured}: {run.name} has {shown(name)} = {shown(value)}, not a number of this study: "
+                    "remove that file, and the finished runs are measured again"
+                )
+        absent: Row = {name: None for name in self.study.columns if name not in row}
+        return {**row, **absent, **settings}
+
+    def _settings(self, run: SweepRun) -> Row:
+        """What a line of the table says of a run before it is measured."""
+        return {"run": run.name, "seed": float(run.config.seed), **self.study.factors(run.config)}
 
     def _lines(self) -> list[_Line]:
         """The whole lines; a last one that a kill cut short is left out."""
@@ -96,7 +112,7 @@ class StudyFolder:
         except CountLensError as error:  # one broken run must not stop the others
             self.unmeasured[run.name] = str(error)
             return False
-        row: Row = {"run": run.name, "seed": float(run.config.seed), **study.factors(run.config), **numbers}
+        row = {**self._settings(run), **numbers}
         line = _Line(run.name, study.version, fingerprint(folder.last), row)
         text = json.dumps(plain(line), allow_nan=False) + "\n"
         with writing(self._measured), self._measured.open("a") as file:

@@ -105,6 +105,10 @@ def read_result(path: Path) -> StudyResult:
             f"{path} has schema version {result.schema_version}, this CountLens reads {SCHEMA_VERSION}: run the study "
             "again"
         )
+    if not any(judged.claim.is_primary for judged in result.claims):
+        raise CountLensError(f"{path} has no primary claim, so it has no verdict: run the study again")
+    if any("seed" not in row for row in result.rows):
+        raise CountLensError(f"{path} has a run without a seed: run the study again")
     return result
 
 

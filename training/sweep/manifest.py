@@ -56,8 +56,13 @@ class Manifest:
             json.dumps({"index": index, "name": run.name, "config": run.config.to_dict()}) + "\n"
             for index, run in enumerate(self.runs)
         )
-        if not self.path.is_file() or self.path.read_text() != text:
+        if not self._holds(text.encode()):
             write_text(self.path, text)
+
+    def _holds(self, content: bytes) -> bool:
+        """Whether the file is there with this content; one of another size, which may be huge, is not read."""
+        path = self.path
+        return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":

@@ -109,6 +109,42 @@ def test_lines_of_another_version_or_of_another_checkpoint_are_measured_again(
     assert len(StudyFolder.below(tmp_path, "toy", quick=False).rows()) == 3
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ind": ', '"ind": "many", "extra": ', "'ind' = 'many', not a number of this study: remove that file"),
+        ('"weird"', '"odd"', "'odd' = None, not a number of this study: remove that file"),
+        ('"version": 1', '"version": "1"', "version = '1': must be int"),
+        ('{"run"', '{{"run"', "line 1"),
+    ],
+)
+def test_a_damaged_table_of_runs_is_an_error_with_the_line_or_the_way_out(
+    tmp_path: Path, trained: list[str], measured: list[str], old: str, new: str, message: str
+) -> None:
+    path = finish(tmp_path).path / "measured.jsonl"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(CountLensError, match=message):
+        finish(tmp_path)
+
+
+def test_settings_in_the_table_are_those_of_the_runs_whatever_the_file_says(
+    tmp_path: Path, trained: list[str], measured: list[str]
+) -> None:
+    folder = finish(tmp_path)
+    before, path = folder.result(), folder.path / "measured.jsonl"
+    path.write_text(path.read_text().replace('"lr": 0.1, ', "").replace('"task": "mod3"', '"task": 7.0'))
+    assert finish(tmp_path).result().claims == before.claims
+    assert len(measured) == 4
+
+
+def test_a_manifest_of_any_bytes_is_written_anew(tmp_path: Path, trained: list[str], measured: list[str]) -> None:
+    path = finish(tmp_path).path / "runs.jsonl"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-5] + b"\xff\xfe\n\n\n")
+    finish(tmp_path)
+    assert path.read_bytes() == sound
+
+
 def test_a_run_that_cannot_be_measured_is_named_and_stops_no_other(
     tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

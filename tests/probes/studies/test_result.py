@@ -76,6 +76,8 @@ def test_every_result_below_a_folder_is_found_and_a_broken_one_does_not_hide_the
             "r",
         ),
         ("number", "two", "result.json"),
+        ("claims", [], "no primary claim"),
+        ("rows", [{"run": "x"}], "a run without a seed"),
         ("schema_version", 2, "schema version 2, this CountLens reads 1"),
     ],
 )
