@@ -1,11 +1,12 @@
 """Shared by all tests: shapes in signatures are checked while the tests run.
 
-These checks take about as long as what they check. Without the slow tests they are therefore made only once where it
-is enough: in the first case of a test that has many, and not in the tests of the app, which call what the tests of the
-other rooms have checked.
+These checks take as long as what they check, or longer. `make test-all` makes them in every test; `make test` in the
+first test of each file, and not in the tests of the app and of the accelerator, which call what the tests of the other
+rooms have checked.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,10 @@ import pytest
 from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
-install_import_hook(["models", "training", "probes"], "beartype.beartype")
+if "tests.accelerator.device" not in sys.modules:  # seconds for each process that imports all rooms
+    install_import_hook(["models", "training", "probes"], "beartype.beartype")
 
-import torch  # noqa: E402
+import torch
 
 torch.set_num_threads(1)
 
@@ -29,11 +31,24 @@ UNCHECKED = pytest.StashKey[bool]()  # of a test item: whether it runs without s
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     is_quick = config.option.markexpr == "not slow"
-    seen: set[tuple[str, str]] = set()
+    seen: set[Path] = set()
     for item in items:
-        case_of = (item.parent.nodeid if item.parent else "", getattr(item, "originalname", item.name))
-        item.stash[UNCHECKED] = is_quick and (case_of in seen or item.path.is_relative_to(APP_TESTS))
-        seen.add(case_of)
+        item.stash[UNCHECKED] = is_quick and (item.path in seen or item.path.is_relative_to(APP_TESTS))
+        seen.add(item.path)
+
+
+@pytest.hookimpl(optionalhook=True)  # a hook of xdist, which may be switched off
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist loadfile`, but all tests in a browser run in one process: one browser and one server are enough."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class BrowserTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "browser" if "browser" in nodeid else super()._split_scope(nodeid)
+
+    return BrowserTogether(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures are set up

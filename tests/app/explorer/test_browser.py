@@ -23,11 +23,12 @@ def address(path: str) -> str:
     return "" if path == DEFAULT else path
 
 
-# Every page is opened in test_a_page_fits_a_phone_at_night; a link, a widget and a counter beside it are alike on all.
-QUICK = (DEFAULT, "pid-pca", "states")
+def pages(*quick: str) -> list[Any]:
+    """All pages, of which `make test` opens some: test_pages.py draws every page there, without a browser."""
+    return [pytest.param(path, marks=[] if path in quick else pytest.mark.slow) for path in PAGES]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, marks=[pytest.mark.slow] * (path not in QUICK)) for path in PAGES])
+@pytest.mark.parametrize("path", pages(DEFAULT, "pid-pca"))
 def test_a_page_opens_and_its_url_gives_the_same_view_in_a_fresh_tab(path: str, visit: Callable[..., Any]) -> None:
     tab = visit().open(f"{address(path)}?{VIEW}{PICTURE if path == DEFAULT else ''}")
     assert tab.page.get_by_role("heading", name=PAGES[path].title, exact=True).is_visible()
@@ -42,7 +43,7 @@ def test_a_page_opens_and_its_url_gives_the_same_view_in_a_fresh_tab(path: str, 
     assert tab.said == again.said == []
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", pages("behaviour", "patching", "studies", "training"))
 def test_a_page_fits_a_phone_at_night(path: str, visit: Callable[..., Any]) -> None:
     tab = visit("phone").open(address(path))
     assert tab.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - innerWidth") <= 0

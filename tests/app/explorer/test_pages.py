@@ -55,9 +55,13 @@ def test_two_counters_stand_side_by_side_and_a_broken_one_harms_no_other(
     assert "truncated" in beside_broken.error[0].value
 
 
-# What a link asks of a page, and how that shows in the code.
+# What a link asks of a page, and how that shows in the code. `make test` has at least one view of each page.
 VIEWS = [
-    *((path, {"counter": TRANSFORMER, "drawn": "true"}, "") for path in PAGES),
+    *(
+        pytest.param(path, {"counter": TRANSFORMER, "drawn": "true"}, "", marks=[pytest.mark.slow] * page.of_counter)
+        for path, page in PAGES.items()
+    ),
+    ("mechanism", {"counter": TRANSFORMER}, ""),
     ("behaviour", {"counter": RECURRENT, "tokens": "a a a"}, "predict_tokens(counter, 'a a a', "),
     ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}, "(found, 'shift', layer=1)"),
     (
@@ -67,14 +71,23 @@ VIEWS = [
     ),
     ("attention", {"counter": TRANSFORMER, "layer": "1", "head": "1", "shift": "7"}, "layer=1, shift=7)"),
     ("bos-ablation", {"counter": TRANSFORMER, "L0": "false", "L0H1": "true"}, "places=((0, 1), (1, None))"),
-    ("bos-ablation", {"counter": TRANSFORMER, "every": "true"}, "bos_ablation(counter)"),
+    pytest.param(
+        "bos-ablation", {"counter": TRANSFORMER, "every": "true"}, "bos_ablation(counter)", marks=pytest.mark.slow
+    ),
     ("patching", {"counter": TRANSFORMER, "site": "head_z", "row": "3"}, "site='head_z', row=3, layer=0, head=0)"),
-    ("patching", {"counter": RECURRENT, "mechanism": "true"}, "memory_mechanisms(counter)"),
+    pytest.param(
+        "patching", {"counter": RECURRENT, "mechanism": "true"}, "memory_mechanisms(counter)", marks=pytest.mark.slow
+    ),
     pytest.param(
         "patching", {"counter": TRANSFORMER, "mechanism": "true"}, "mechanisms(counter)", marks=pytest.mark.slow
     ),
     ("states", {"counter": RECURRENT, "picture": "3D", "modulus": "7"}, ", 7, 3)"),
-    ("states", {"counter": RECURRENT, "picture": "circle", "source": "3"}, "circle_figure(found)"),
+    pytest.param(
+        "states",
+        {"counter": RECURRENT, "picture": "circle", "source": "3"},
+        "circle_figure(found)",
+        marks=pytest.mark.slow,
+    ),
     ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}, "pca_growth_figure(found, 0)"),
 ]
 

@@ -82,6 +82,7 @@ def test_in_a_browser_a_click_on_the_patching_map_chooses_the_cell(visit: Callab
     assert tab.said == []
 
 
+@pytest.mark.slow  # quick sibling: test_in_a_browser_a_click_on_the_patching_map_chooses_the_cell
 def test_in_a_browser_a_click_on_a_token_marks_it(visit: Callable[..., Any]) -> None:
     tab = visit().open(f"pid-pca?{urlencode({'counter': shipped('mod10/ape-2L'), 'pids': '40'})}")
     (pid,) = click_on(tab, "[traces[1].x[25], traces[1].y[25], traces[1].customdata[25]]")
@@ -91,6 +92,7 @@ def test_in_a_browser_a_click_on_a_token_marks_it(visit: Callable[..., Any]) -> 
     assert tab.said == []
 
 
+@pytest.mark.slow  # quick sibling: test_in_a_browser_a_click_on_the_patching_map_chooses_the_cell
 def test_in_a_browser_a_click_on_the_curve_chooses_the_step(visit: Callable[..., Any]) -> None:
     tab = visit().open(f"training?{urlencode({'counter': shipped('mod10/spe-2L')})}")
     (step,) = click_on(tab, "[traces[0].x[5], traces[0].y[5], traces[0].customdata[5]]", chart=-1)

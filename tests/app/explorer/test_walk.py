@@ -13,6 +13,7 @@ from app.explorer.walk import STOPS, View, find_entry
 from training.paper.claims import CLAIMS
 
 VIEWS = [view for stop in STOPS.values() for view in stop.views]
+FIRST = {view.page: view for view in reversed(VIEWS)}  # one for each page; test_pages.py opens more of each
 
 
 @pytest.fixture
@@ -34,7 +35,10 @@ def test_every_link_names_counters_that_ship(catalogue: Catalogue) -> None:
         assert {parameters[name] for name in ("counter", "versus") if name in parameters} <= catalogue.entries.keys()
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.label)
+@pytest.mark.parametrize(
+    "view",
+    [pytest.param(view, id=view.label, marks=[] if view is FIRST[view.page] else pytest.mark.slow) for view in VIEWS],
+)
 def test_a_link_opens_the_view_that_it_asks_for(
     view: View, catalogue: Catalogue, open_page: Callable[..., Any]
 ) -> None:

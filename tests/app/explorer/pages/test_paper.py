@@ -23,6 +23,11 @@ from training.paper.tables import paper_cells
 WITHOUT_PROBES = [name for name, stop in STOPS.items() if stop.inside is None]
 
 
+@pytest.fixture
+def paper_examines() -> bool:
+    return True
+
+
 def shown(app: AppTest) -> list[str]:
     return [unescape(element.proto.body) for element in app.get("html")]
 
@@ -76,7 +81,7 @@ def test_scores_that_contradict_a_claim_change_its_verdict(open_page: Callable[.
         planted.unlink()
 
 
-@pytest.mark.parametrize("name", ["modular", "clusters"])
+@pytest.mark.parametrize("name", ["modular", pytest.param("clusters", marks=pytest.mark.slow)])
 def test_in_a_browser_a_claim_leads_to_its_view(name: str, visit: Callable[..., Any]) -> None:
     tab = visit().open("paper")
     label = STOPS[name].views[0].label
