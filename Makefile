@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# All tests of a file run in one process, so that they share fixtures; in order, so that the long files of app come first.
+# All tests of a file run in one process, so that they share fixtures, and so do those in a browser (tests/conftest.py);
+# in order, so that the long files of app come first.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 # One thread per process: small tensors are slower with more, and tests run in two processes.
 export OMP_NUM_THREADS ?= 1
@@ -13,8 +14,8 @@ export TOKENIZERS_PARALLELISM ?= false
 help:
 	@echo "make demo      train a mod-10 counter, write a report of what is inside it, and open the explorer"
 	@echo "make test      lint, types and quick tests (5 minutes on two cores)"
-	@echo "make test-all  the same and the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI"
-	@echo "make fuzz      send 16,000 hostile inputs to files, command lines, run folders and URLs (minutes)"
+	@echo "make test-all  the same and the slow tests: clusters, kills, notebooks, recipes, oracles from PyPI (half an hour)"
+	@echo "make fuzz      send 17,000 hostile inputs to files, command lines, run folders and URLs (minutes)"
 	@echo "make zoo       train the shipped counters again (hours; it resumes) and ship them"
 	@echo "make lock      renew requirements.lock from pyproject.toml"
 

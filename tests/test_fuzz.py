@@ -1,5 +1,6 @@
 """`make fuzz`, in short: some cases of every border, and planted faults that must be noticed."""
 
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -7,7 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.fuzz import harness, run_folders
+import app.explorer
+from tests.fuzz import harness, run_folders, urls
 from tests.fuzz.borders import BORDERS
 from tests.fuzz.harness import DifferentError, Job, Tally, chance_of, do_cases
 from tests.fuzz.mutate import damage_bytes
@@ -35,6 +37,14 @@ def test_hostile_input_is_accepted_rightly_or_refused(tmp_path: Path) -> None:
 @pytest.mark.slow  # the pages take long to import; tests/app/explorer/test_hostile.py is the quick sibling
 def test_hostile_urls_are_accepted_rightly_or_refused(tmp_path: Path) -> None:
     assert_sound([Job("urls", number) for number in range(20)], tmp_path)
+
+
+def test_urls_have_every_parameter_of_every_page() -> None:
+    """The names of widgets, from the source: a new one must be fuzzed, too."""
+    source = "".join(path.read_text() for path in Path(app.explorer.__file__).parent.rglob("*.py"))
+    names = set(re.findall(r'state\.(?:select|slider|in_order|text|toggle)\(\s*"(\w+)"', source))
+    assert len(names) > 30
+    assert names <= set(urls.PARAMETERS)
 
 
 def test_planted_faults_are_noticed(tmp_path: Path) -> None:

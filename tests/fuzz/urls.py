@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,8 @@ import app.explorer.catalogue
 import models.find
 from app.commands.explore import SCRIPT
 from app.explorer.registry import PAGES
+from probes.studies.result import RESULT
+from tests.fuzz import studies
 from tests.fuzz.checkpoints import mutate_checkpoint
 from tests.fuzz.harness import Case, DifferentError
 from tests.fuzz.mutate import NUMBERS, TEXTS, put_odd_file
@@ -23,8 +26,9 @@ from training.run.loop import train
 
 PARAMETERS = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
-    *("pids", "modulus", "solid", "edit", "every", "L0", "pair", "metric", "direction", "position", "row", "mechanism"),
-    *("picture", "colours", "source", "moving", "curves", "read", "layers"),
+    *("pids", "modulus", "solid", "edit", "every", "L0", "L0H0", "pair", "metric", "direction", "position", "row"),
+    *("mechanism", "picture", "colours", "source", "moving", "curves", "read", "layers", "cell", "near", "seeds"),
+    *("mark", "claim", "study", "move_from", "move_to", "move_by"),
 )
 PLAUSIBLE = (
     "0",
@@ -41,6 +45,8 @@ PLAUSIBLE = (
     "shift",
     "accuracy",
     "mod10",
+    "zoo/studies/toy-quick",
+    "beginning: own",
 )
 SENDABLE = tuple(text for text in TEXTS if text != "\ud800")  # a URL is UTF-8
 MARKDOWN = MarkdownIt("commonmark")
@@ -58,11 +64,17 @@ def prepare(folder: Path) -> None:
         path.parent.mkdir()
         path.write_bytes(mutate_checkpoint(sound, chance, sound))
     put_odd_file(folder / "zoo/broken0/model.safetensors", chance)
+    studies.prepare(folder / "zoo/studies")
+    for number in range(4):
+        shutil.copytree(folder / "zoo/studies/toy-quick", folder / f"zoo/studies/broken{number}")
+        studies.damage_file(folder / f"zoo/studies/broken{number}" / RESULT, chance)
+    (folder / "zoo/scores.csv").write_text("name,task\nx,y\n")
 
 
 def open_border(folder: Path) -> Case:
     zoo = folder / "zoo"
-    counters = sorted(path.name for path in zoo.iterdir())
+    counters = sorted(path.parent.name for path in zoo.glob("*/model.safetensors"))
+    study_names = sorted(f"zoo/studies/{path.name}" for path in (zoo / "studies").iterdir())
     sys.argv = ["main.py"]
     # The shipped counters are not what is tested here.
     patch.object(models.find, "SHIPPED", zoo).start()
@@ -71,7 +83,7 @@ def open_border(folder: Path) -> Case:
         open_page(page, {"counter": "run"})
 
     def case(chance: random.Random, place: Path) -> Literal["accepted", "refused"]:
-        page, query = make_url(counters, chance)
+        page, query = make_url(counters, study_names, chance)
         (place / "url.txt").write_text(f"{page} {query!r}\n", errors="backslashreplace")
         return check(open_page(page, query), page, folder)
 
@@ -122,7 +134,7 @@ def texts(page: AppTest) -> list[str]:
     return [element.value for kind in kinds for element in kind] + cells
 
 
-def make_url(counters: list[str], chance: random.Random) -> tuple[str, dict[str, str]]:
+def make_url(counters: list[str], study_names: list[str], chance: random.Random) -> tuple[str, dict[str, str]]:
     """A page and some parameters, each with a value that may fit."""
     names = chance.sample(PARAMETERS, chance.choice((1, 2, 4, len(PARAMETERS))))
     query = {name: _value(chance) for name in names}
@@ -130,6 +142,8 @@ def make_url(counters: list[str], chance: random.Random) -> tuple[str, dict[str,
         query["counter"] = chance.choice(counters)
     if chance.random() < 0.3:
         query["versus"] = chance.choice(counters)
+    if chance.random() < 0.5:
+        query["study"] = chance.choice(study_names)
     if chance.random() < 0.05:
         query[chance.choice(SENDABLE) or "x"] = _value(chance)
     return chance.choice(list(PAGES)), query
