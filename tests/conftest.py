@@ -2,7 +2,7 @@
 
 These checks take as long as what they check, or longer. `make test-all` makes them in every test; `make test` in the
 first test of each file, and not in the tests of the app and of the accelerator, which call what the tests of the other
-rooms have checked.
+rooms have checked. Tests marked `unchecked` make the same calls as a quick sibling, only many more of them.
 """
 
 import os
@@ -33,7 +33,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_quick = config.option.markexpr == "not slow"
     seen: set[Path] = set()
     for item in items:
-        item.stash[UNCHECKED] = is_quick and (item.path in seen or item.path.is_relative_to(APP_TESTS))
+        is_repetition = item.get_closest_marker("unchecked") is not None
+        is_checked_elsewhere = item.path in seen or item.path.is_relative_to(APP_TESTS)
+        item.stash[UNCHECKED] = is_repetition or (is_quick and is_checked_elsewhere)
         seen.add(item.path)
 
 

@@ -203,6 +203,19 @@ def test_the_live_table_says_what_runs_what_failed_and_how_long_it_takes(grid: P
     assert "1 failed" in board.headline()
 
 
+def test_a_sweep_that_gets_sigterm_says_how_it_goes_on(
+    grid: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(manifest: Manifest, runs: list[SweepRun], options: EngineOptions) -> Iterator[Event]:
+        yield Event(runs[0], "started")
+        signal.raise_signal(signal.SIGTERM)
+        yield Event(runs[0], "finished")
+
+    monkeypatch.setattr("training.sweep.engine.get_engine", lambda name: stop)
+    assert "the same command goes on where it was" in called(capsys, "sweep", grid, code=130)
+
+
+@pytest.mark.slow  # quick siblings: the test above, and those of a stop signal in tests/training/run/test_folder.py
 def test_an_interrupted_sweep_saves_and_goes_on(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGTERM to the driver alone, as a scheduler sends it."""
     grid.write_text(GRID.replace("steps = 20", "steps = 100000"))
