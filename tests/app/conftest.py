@@ -101,13 +101,15 @@ def hostile_counters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def paper_examines() -> bool:
-    """Whether the page Paper has probes look inside counters, for 15 seconds; the page's own tests say yes."""
-    return False
+def paper_examines() -> tuple[str, ...]:
+    """The claims for which the page Paper looks inside counters, for 15 seconds in all; its own tests have some."""
+    return ()
 
 
 @pytest.fixture
-def open_page(more_counters: Path, monkeypatch: pytest.MonkeyPatch, paper_examines: bool) -> Callable[..., Any]:
+def open_page(
+    more_counters: Path, monkeypatch: pytest.MonkeyPatch, paper_examines: tuple[str, ...]
+) -> Callable[..., Any]:
     """Opens a page of the explorer, with parameters in its URL, as an AppTest that has run."""
     from streamlit.testing.v1 import AppTest
     from streamlit.util import calc_hash
@@ -116,7 +118,7 @@ def open_page(more_counters: Path, monkeypatch: pytest.MonkeyPatch, paper_examin
     from app.explorer.walk import STOPS
 
     for name, stop in STOPS.items():
-        monkeypatch.setitem(STOPS, name, stop if paper_examines else replace(stop, inside=None))
+        monkeypatch.setitem(STOPS, name, stop if name in paper_examines else replace(stop, inside=None))
     monkeypatch.setattr(sys, "argv", ["main.py", "--folder", str(more_counters)])
     # A script that is run by AppTest becomes `__main__`, which processes that other tests spawn would then run again.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])

@@ -5,10 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from app.explorer.glossary import GLOSSARY, glossary_table
-from app.explorer.registry import PAGES
+from app.explorer.glossary import GLOSSARY
 from models.architectures import architectures
 
 README = Path(__file__).resolve().parents[3] / "README.md"
@@ -26,11 +23,6 @@ def test_it_explains_every_architecture_and_what_the_pages_abbreviate() -> None:
     text = " ".join([*GLOSSARY, *GLOSSARY.values()])
     for word in (*architectures(), "IND", "OOD", "PID", "bos", "site", "seed", "probe"):
         assert re.search(rf"\b{word}\b", text), word
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_it_is_on_every_page(path: str, open_page: Callable[..., Any]) -> None:
-    assert glossary_table() in [block.value for block in open_page(path).markdown]
 
 
 def test_in_a_browser_it_is_one_click_away(visit: Callable[..., Any]) -> None:

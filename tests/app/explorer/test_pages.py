@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from shipped import shipped
 
+from app.explorer.glossary import glossary_table
 from app.explorer.registry import PAGES
 from app.figures.style import INK, ON_DARK, colour_of, dress, on_dark
 
@@ -24,6 +25,7 @@ def test_every_page_draws_a_counter_or_says_why_not(
     app = open_page(path, counter=counter, drawn="true")
     assert not app.exception
     assert app.title[0].value == PAGES[path].title
+    assert glossary_table() in [block.value for block in app.markdown]
     shown = figures(app)
     assert shown or app.info or any("class='claim'" in element.proto.body for element in app.get("html"))
     for figure in shown:

@@ -188,11 +188,12 @@ def test_agreement_with_the_paper_is_graded(value: float, p: float, claim: bool 
     assert FirstToken(0.3, sites, False, claim).verdict.agrees is agrees
 
 
-def test_among_many_sites_of_noise_the_best_is_no_better_than_chance() -> None:
+@pytest.mark.parametrize("seeds", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_among_many_sites_of_noise_the_best_is_no_better_than_chance(seeds: int) -> None:
     """Thirty sites that know nothing: the best on its own rows looks well read, on others it does not."""
     counter = counter_for(MOD10, position="nope")
     chosen_on_itself, reported, alarms = [], [], 0
-    for seed in range(20):
+    for seed in range(seeds):
         tokens = shifted_tokens(counter, MOD10, seed)
         generator = np.random.default_rng(seed)
         noise = {Site("q", 0, head): generator.normal(size=(len(tokens.rows), 8)) for head in range(30)}
@@ -204,8 +205,8 @@ def test_among_many_sites_of_noise_the_best_is_no_better_than_chance() -> None:
         reported.append(best.value)
         alarms += best.p <= 0.05
     assert np.mean(chosen_on_itself) > 0.6
-    assert np.mean(reported) == pytest.approx(0.5, abs=0.04)
-    assert alarms <= 4
+    assert np.mean(reported) == pytest.approx(0.5, abs=0.18 / seeds**0.5)
+    assert alarms <= 0.2 * seeds
 
 
 def test_no_sites_and_no_room_are_refused() -> None:

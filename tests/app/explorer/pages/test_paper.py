@@ -23,9 +23,13 @@ from training.paper.tables import paper_cells
 WITHOUT_PROBES = [name for name, stop in STOPS.items() if stop.inside is None]
 
 
-@pytest.fixture
-def paper_examines() -> bool:
-    return True
+@pytest.fixture(
+    params=[("attention",), pytest.param(tuple(STOPS), marks=pytest.mark.slow)], ids=["some probes", "all probes"]
+)
+def paper_examines(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """All tests of the page run with the probes of one claim, and in `make test-all` with those of every claim."""
+    names: tuple[str, ...] = request.param
+    return names
 
 
 def shown(app: AppTest) -> list[str]:
@@ -81,7 +85,8 @@ def test_scores_that_contradict_a_claim_change_its_verdict(open_page: Callable[.
         planted.unlink()
 
 
-@pytest.mark.parametrize("name", ["modular", pytest.param("clusters", marks=pytest.mark.slow)])
+@pytest.mark.slow  # quick siblings: test_a_click_on_the_zoo_opens_that_counter, and the links of test_walk.py
+@pytest.mark.parametrize("name", ["modular", "clusters"])
 def test_in_a_browser_a_claim_leads_to_its_view(name: str, visit: Callable[..., Any]) -> None:
     tab = visit().open("paper")
     label = STOPS[name].views[0].label
