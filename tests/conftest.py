@@ -1,8 +1,7 @@
-"""Shared by all tests: shapes in signatures are checked while the tests run.
+"""Shared by all tests: with slow tests, or with --shapes, shapes in signatures are checked while the tests run.
 
-These checks take as long as what they check, or longer. `make test-all` makes them in every test; `make test` in the
-first test of each file, and not in the tests of the app and of the accelerator, which call what the tests of the other
-rooms have checked. Tests marked `unchecked` make the same calls as a quick sibling, only many more of them.
+The checks make the tests of probes take two to four times as long, even where they are switched off again. So `make
+test-all` has them everywhere, and `make test` in the files that tests/test_shapes.py names.
 """
 
 import os
@@ -15,28 +14,22 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-from jaxtyping import config as jaxtyping_config
-from jaxtyping import install_import_hook
-
-if "tests.accelerator.device" not in sys.modules:  # seconds for each process that imports all rooms
-    install_import_hook(["models", "training", "probes"], "beartype.beartype")
-
 import torch
 
 torch.set_num_threads(1)
 
-APP_TESTS = Path(__file__).parent / "app"
-UNCHECKED = pytest.StashKey[bool]()  # of a test item: whether it runs without shape checks
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shapes", action="store_true", help="check shapes in signatures, as with slow tests")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    is_quick = config.option.markexpr == "not slow"
-    seen: set[Path] = set()
-    for item in items:
-        is_repetition = item.get_closest_marker("unchecked") is not None
-        is_checked_elsewhere = item.path in seen or item.path.is_relative_to(APP_TESTS)
-        item.stash[UNCHECKED] = is_repetition or (is_quick and is_checked_elsewhere)
-        seen.add(item.path)
+@pytest.hookimpl(tryfirst=True)  # before anything imports the rooms
+def pytest_configure(config: pytest.Config) -> None:
+    on_accelerator = "tests.accelerator.device" in sys.modules  # what runs there is checked on the CPU
+    if config.option.shapes or (config.option.markexpr != "not slow" and not on_accelerator):
+        from jaxtyping import install_import_hook
+
+        install_import_hook(["models", "training", "probes"], "beartype.beartype")
 
 
 @pytest.hookimpl(optionalhook=True)  # a hook of xdist, which may be switched off
@@ -51,11 +44,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "browser" if "browser" in nodeid else super()._split_scope(nodeid)
 
     return BrowserTogether(config, log)
-
-
-@pytest.hookimpl(tryfirst=True)  # before fixtures are set up
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    jaxtyping_config.update("jaxtyping_disable", item.stash[UNCHECKED])
 
 
 @pytest.fixture

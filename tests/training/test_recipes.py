@@ -9,7 +9,7 @@ from training import RunFolder, TrainConfig, evaluate, resolve, train
 from training.config import ModelOptions, TaskOptions
 from training.tasks import lengthened, make_task
 
-pytestmark = [pytest.mark.slow, pytest.mark.unchecked]
+pytestmark = pytest.mark.slow
 
 
 def best_of(seeds: int, task: str, position: str, tmp_path: Path) -> tuple[float, float]:

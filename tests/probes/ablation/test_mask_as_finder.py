@@ -102,7 +102,7 @@ def test_counters_that_it_makes_no_sense_for(name: str, reason: str) -> None:
         mask_as_finder(load_counter(name))
 
 
-@pytest.mark.parametrize("draws", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.unchecked])])
+@pytest.mark.parametrize("draws", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_attention_at_random_is_seldom_taken_for_the_finder(draws: int) -> None:
     """The position id tells the first token, and attention adds noise that turns a few answers."""
     alarms = []

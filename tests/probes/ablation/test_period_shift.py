@@ -106,7 +106,7 @@ def test_counters_that_it_makes_no_sense_for(name: str, reason: str) -> None:
         period_shift(load_counter(name), rows=4)
 
 
-@pytest.mark.parametrize("draws", [10, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.unchecked])])
+@pytest.mark.parametrize("draws", [10, pytest.param(1000, marks=pytest.mark.slow)])
 def test_untrained_counters_seldom_have_a_cause(draws: int) -> None:
     """With three answers a third is right by chance, so that there is something to judge."""
     task = make_task("mod3", train_length=8, ood_length=14)

@@ -66,7 +66,7 @@ def test_counters_that_it_makes_no_sense_for(name: str) -> None:
         position_free(load_counter(name), rows=8)
 
 
-@pytest.mark.parametrize("draws", [100, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.unchecked])])
+@pytest.mark.parametrize("draws", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_changes_without_a_direction_are_seldom_a_gain_or_a_loss(draws: int) -> None:
     """Rows lose and gain tokens at random: 40 of 50 are right before and after, on the average."""
     generator = np.random.default_rng(0)

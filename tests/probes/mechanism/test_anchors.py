@@ -76,7 +76,6 @@ def test_noise_has_no_anchor() -> None:
     assert not any(has_anchor(seed) for seed in range(8))
 
 
-@pytest.mark.unchecked
 @pytest.mark.slow  # benchmarks/false_alarms.py draws a thousand
 def test_of_two_hundred_counters_without_an_anchor_fewer_than_one_in_twenty_is_said_to_have_one() -> None:
     assert sum(has_anchor(seed) for seed in range(200)) < 10

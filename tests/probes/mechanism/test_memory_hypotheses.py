@@ -113,21 +113,18 @@ def test_random_tables_are_rarely_taken_for_an_algorithm() -> None:
     assert max(alarms.values(), default=0) <= 2
 
 
-@pytest.mark.unchecked
 @pytest.mark.slow  # quick sibling: test_permuted_values_are_rarely_found
 @pytest.mark.parametrize("hypothesis", ["ring", "phase"])
 def test_permuted_values_raise_false_alarms_in_no_more_than_one_of_twenty(hypothesis: str) -> None:
     assert false_alarms_of_permuted_values(1000, hypothesis) <= LEVEL + 0.014  # two standard errors
 
 
-@pytest.mark.unchecked
 @pytest.mark.slow  # benchmarks/false_alarms.py draws a thousand; the quick sibling is the test of ten tables
 def test_random_tables_raise_false_alarms_in_no_more_than_one_of_twenty() -> None:
     alarms = Counter(name for seed in range(200) for name in supported_by_random_table(seed))
     assert max(alarms.values(), default=0) <= most_alarms(200)
 
 
-@pytest.mark.unchecked
 @pytest.mark.slow  # benchmarks/false_alarms.py draws a thousand; the quick sibling is the test of lines and hashes
 def test_hashed_counts_raise_false_alarms_in_no_more_than_one_of_twenty() -> None:
     alarms = Counter(name for seed in range(100) for name in supported_by_hashed_counts(seed))

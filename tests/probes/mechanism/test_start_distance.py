@@ -76,7 +76,7 @@ def noise(seed: int) -> Planted:
     return Planted(formula)
 
 
-@pytest.mark.parametrize("draws", [30, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.unchecked])])
+@pytest.mark.parametrize("draws", [30, pytest.param(1000, marks=pytest.mark.slow)])
 def test_noise_seldom_has_a_way(draws: int) -> None:
     found = [start_distance(noise(seed), rows=16, seed=seed).stands_out for seed in range(draws)]
     assert sum(found) <= 0.05 * draws

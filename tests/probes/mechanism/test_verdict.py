@@ -262,7 +262,6 @@ def test_every_swap_stands_beside_nulls_and_beside_distances_that_were_not_train
         assert [share.value for share in swap.by_column.values()] == [1, 1, 1]
 
 
-@pytest.mark.unchecked
 @pytest.mark.slow  # benchmarks/false_alarms.py draws a thousand; the quick sibling is the test of untrained counters
 def test_of_a_hundred_untrained_counters_fewer_than_one_in_twenty_is_explained() -> None:
     explained, significant = zip(*(explain_untrained(seed) for seed in range(100)), strict=True)
