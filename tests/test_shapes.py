@@ -11,10 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FILES = (
     "tests/models/test_transformer.py",
-    "tests/models/test_recurrent.py",
+    "tests/models/test_rnn.py",
     "tests/training/test_evaluate.py",
     "tests/probes/reading/test_behaviour.py",
-    "tests/probes/reading/test_logit_lens.py",
     "tests/probes/patching/test_pairs.py",
 )
 PLANTED = """
