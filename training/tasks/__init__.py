@@ -7,7 +7,7 @@ from typing import Any
 from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
 from models.header import CheckpointInfo
-from training.tasks.base import ListedTask, Rows, Split, Task, check_sound
+from training.tasks.base import Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular
 from training.tasks.selective import Selective, SelectiveModular
@@ -32,7 +32,6 @@ __all__ = [
     "NOT_SCORED",
     "PAD",
     "TASKS",
-    "ListedTask",
     "Rows",
     "Selective",
     "Split",

@@ -168,6 +168,10 @@ class Task(ABC):
         """Draws rows of a split, on the generator's device. Half of training rows are auxiliary, if there are such."""
         return self._finish(self._draw(split, batch, generator))
 
+    def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]] | None:
+        """Every row of a split and its probability, on the CPU; None if there are too many rows to list."""
+        return None
+
     def sample_length(self, counted: int, batch: int, generator: torch.Generator) -> Rows:
         """Draws training rows with `counted` counted tokens, or similar rows if training has none of this length."""
         return self._finish(self._draw_length(counted, batch, generator))
@@ -236,7 +240,7 @@ class ListedTask(Task):
         return []
 
     def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]]:
-        """Every row of a split and its probability, on the CPU."""
+        """Every row of a split and its probability, on the CPU: never None."""
         token_ids, probabilities = self._listed(split)
         return self._finish(token_ids), probabilities
 
