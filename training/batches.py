@@ -102,7 +102,7 @@ def position_range(counter: Counter, task: Task) -> int:
 
 
 def simplest_policy(counter: Counter, policy: str) -> str:
-    """The name of a policy with fewer different rows that gives the counter the same logits; else the policy's own name.
+    """A policy that gives the counter the same logits on fewer different rows, or the given policy; both are names.
 
     That is contiguous if the counter ignores positions, or if it ignores shifts and the policy only shifts rows.
     """

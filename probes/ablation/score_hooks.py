@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.hooks import hook_name
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.ablation.edits import Hooks
 
 Heads = Float[Tensor, "row pos head d_head"]

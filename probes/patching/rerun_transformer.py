@@ -15,7 +15,8 @@ from torch import Tensor
 
 from models.hooks import hook_name
 from models.shapes import PositionIds, Stream, TokenIds
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.patching.brief_hooks import brief_hooks, run_and_keep
 from probes.patching.cells import Cells
 from probes.sites import Site

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from models.hooks import hook_name
 from models.position_tables import rotate
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from training.batches import Batch, draw_batch
 from training.tasks import Split, Task
 from training.tasks.vocabulary import PAD

@@ -16,7 +16,7 @@ from torch import Tensor
 from models.checkpoint import load_counter
 from models.families import FAMILIES
 from models.schemes import SCHEMES
-from models.transformer import LayerNorm
+from models.transformer_block import LayerNorm
 from tests.accelerator.device import NAME, host_reads
 from training.config import (
     DeviceOptions,

@@ -11,10 +11,11 @@ import transformer_lens.patching
 from torch import Tensor
 
 from models import FAMILIES, CountLensError, build_counter, hook_name, to_transformer_lens
+from models.attention import KeysValues
 from models.config import RecurrentConfig
 from models.counter import Counter
 from models.schemes import SCHEMES
-from models.transformer import KeysValues, Transformer
+from models.transformer import Transformer
 from probes.patching import cells, engine, rerun_transformer
 from probes.patching.engine import PatchGrid, activation_patch, patched_logits
 from training.batches import Batch
