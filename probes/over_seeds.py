@@ -15,7 +15,6 @@ import torch
 from tqdm import tqdm
 
 from probes.cells import Cell
-from probes.headlines import headline_of
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import Headline, NotApplicable, Result, Verdict
 from probes.stats import Interval, mean_interval, share_interval
@@ -135,7 +134,7 @@ def ask_counter(probe: str, number: int, subject: Subject, seed: int) -> SeedVer
         result = PROBES[probe].run(subject, seed)
     except NotApplicable as reason:
         return SeedVerdict(number, None, str(reason), None)
-    return SeedVerdict(number, headline_of(result), result.verdict.sentence, result.verdict.agrees)
+    return SeedVerdict(number, result.headline, result.verdict.sentence, result.verdict.agrees)
 
 
 def gather(probe: str, cell: Cell, verdicts: Sequence[SeedVerdict]) -> OverSeeds:

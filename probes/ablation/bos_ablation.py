@@ -22,7 +22,7 @@ from models.families import family_of
 from models.transformer import Transformer
 from probes.ablation.edits import KINDS, Edit, edit_hooks, edits_of, parts
 from probes.inputs.rows import draw_rows
-from probes.result import Result, Verdict, task_of_counter
+from probes.result import Headline, Result, Verdict, task_of_counter
 from probes.stats import Interval, Intervals, bounded_mean
 from training.batches import Batch
 from training.evaluate import predict
@@ -98,6 +98,12 @@ class BosAblation(Result):
         return tuple(
             sorted((head for head in heads if head.matters), key=lambda head: min(head.ind.value, head.ood.value))
         )
+
+    @property
+    def headline(self) -> Headline:
+        edit = self.effects[[effect.layer is None for effect in self.effects].index(True)]
+        label = f"{self.first} {'matters' if edit.matters else 'does not matter'}"
+        return Headline.of(label, f"change in OOD accuracy (points), {self.describe(edit)}", edit.ood)
 
     @property
     def verdict(self) -> Verdict:

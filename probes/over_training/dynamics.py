@@ -23,7 +23,7 @@ from probes.over_training.rises import Rise, find_rise
 from probes.reading.attention_variation import attention_variation
 from probes.reading.first_token import first_token_score
 from probes.reading.mod_pca import base_score
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import say_p
 from training.evaluate import predict
 from training.tasks import Split
@@ -96,6 +96,14 @@ class Dynamics(Result):
     def rises(self) -> dict[str, Rise]:
         """By curve, those that are sure and those that are not."""
         return {name: find_rise(self.steps, scores, self.floors.get(name)) for name, scores in self.curves.items()}
+
+    @property
+    def headline(self) -> Headline:
+        rise = self.rises[REFERENCE]
+        measure = "step at which OOD accuracy has risen"
+        if not rise.sure:
+            return Headline("OOD accuracy does not surely rise", measure)
+        return Headline("OOD accuracy rises", measure, rise.end)
 
     @property
     def verdict(self) -> Verdict:

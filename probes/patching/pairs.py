@@ -28,7 +28,7 @@ from probes.inputs.counterfactuals import Pair, counterfactual_pair
 from probes.patching.cells import AXES, axes_of, patchable
 from probes.patching.engine import NOTICEABLE, TOP, PatchGrid, activation_patch
 from probes.patching.metrics import Metric
-from probes.result import NotApplicable, Result, Verdict, plain
+from probes.result import Headline, NotApplicable, Result, Verdict, plain
 from training.batches import Batch
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
@@ -93,6 +93,13 @@ class PairPatching(Result):
             f"The pair {self.pair} changes {_listed(self.changes)} and holds {_listed(self.holds)}: "
             f"{self.metric} is {clean:.3g} clean and {corrupted:.3g} corrupted."
         )
+
+    @property
+    def headline(self) -> Headline:
+        strongest = {site: float(np.abs(self.effect(site)).max()) for site in self.grids}
+        site = max(strongest, key=lambda name: strongest[name])
+        kind = "share of the difference" if self.relative else f"change in {self.metric}"
+        return Headline(f"most at {site}", f"largest effect of one patch ({kind})", strongest[site])
 
     @property
     def verdict(self) -> Verdict:

@@ -25,7 +25,7 @@ from probes.reading.attention_scores import (
     occurring_pairs,
     sampled_moments,
 )
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import bounds
 from training.tasks import Task
 
@@ -69,6 +69,19 @@ class AttentionVariation(Result):
         if layer not in numbers:
             raise CountLensError(f"layer {layer} was not measured: there are {numbers}")
         return numbers.index(layer)
+
+    @property
+    def headline(self) -> Headline:
+        layer = self.layers[0]
+        measure = f"variation over positions / spread between tokens, layer {layer.layer}"
+        if not np.isfinite(layer.ratio):
+            return Headline("one pair of tokens", measure)
+        label = "tokens and positions alike"
+        if layer.high < 1:
+            label = "tokens more than positions"
+        elif layer.low > 1:
+            label = "positions more than tokens"
+        return Headline(label, measure, layer.ratio, layer.low, layer.high)
 
     @property
     def verdict(self) -> Verdict:

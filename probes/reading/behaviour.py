@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.counter import Counter
 from probes.inputs.rows import constant_share, draw_rows
-from probes.result import Result, Verdict, task_of_counter
+from probes.result import PERCENT, Headline, Result, Verdict, task_of_counter
 from probes.stats import RESAMPLES, Interval, bootstrap_mean, wilson
 from training.batches import Batch
 from training.evaluate import predict
@@ -77,6 +77,12 @@ class Behaviour(Result):
         """Whether accuracy differs between shifts: beyond chance, or at all where there is only one row to draw."""
         p, percent = self.shift_p[split], self.by_shift[split].percent
         return bool(np.ptp(percent) > 0) if np.isnan(p) else p < SIGNIFICANT
+
+    @property
+    def headline(self) -> Headline:
+        return Headline.of(
+            self.verdict.sentence.partition(":")[0].lower(), "OOD accuracy (%)", self.total["ood"], PERCENT
+        )
 
     @property
     def verdict(self) -> Verdict:

@@ -35,7 +35,7 @@ from probes.reading.linear_probe import (
     right_labels,
     standardised,
 )
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
 from probes.stats import Interval, say_p
 from training.batches import Batch
@@ -102,6 +102,12 @@ class FirstToken(Result):
     def best_shift(self) -> SiteReadings:
         """The site that tells the shift best, by rows other than those that are reported."""
         return max(self.sites, key=lambda site: site.shift.choosing)
+
+    @property
+    def headline(self) -> Headline:
+        best = self.best_first.first
+        label = "first token read" if best.value >= READ else "first token not read"
+        return Headline.of(label, "balanced accuracy at the best site", best, SHARE)
 
     @property
     def verdict(self) -> Verdict:

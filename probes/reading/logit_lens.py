@@ -21,7 +21,7 @@ from models.families import family_of
 from models.hooks import hook_name
 from models.transformer import Transformer
 from probes.inputs.rows import constant_share, draw_rows
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import PERCENT, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Intervals, bootstrap_mean
 from training.batches import Batch
 from training.evaluate import evaluating
@@ -62,6 +62,13 @@ class LogitLens(Result):
         index = int(self.attribution[split].value.argmax())
         share = self.attribution[split].value[index] / self.margin[split]
         return self.parts[index], float(share) if self.margin[split] > 0 else float("nan")
+
+    @property
+    def headline(self) -> Headline:
+        site, means = self.ready_at["ind"], self.accuracy["ind"]
+        label = "answers no better than a constant" if site is None else f"answers read from {site} on"
+        *_, last = means
+        return Headline.of(label, "IND accuracy of the last site (%)", last, PERCENT)
 
     @property
     def verdict(self) -> Verdict:

@@ -44,7 +44,7 @@ from probes.reading.periods import (
 )
 from probes.reading.pid_or_answer import Separation, pid_or_answer
 from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
 from probes.stats import say_p
 from training.tasks import Task
@@ -76,6 +76,12 @@ class ModPca(Result):
     def clearest(self) -> SitePeriods:
         """The site with the highest score among those with a period, or among all where there is none."""
         return max(self.sites, key=lambda site: (site.period is not None, site.fading is not None, site.score))
+
+    @property
+    def headline(self) -> Headline:
+        period = self.clearest.period
+        label = "no period" if period is None else f"period {period}"
+        return Headline(label, "cluster score at the clearest site", self.clearest.score)
 
     @property
     def verdict(self) -> Verdict:
