@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.counter import Counter
-from models.errors import unknown
+from models.errors import CountLensError, unknown
 from models.hooks import hook_name
 from models.shapes import PositionIds, TokenIds
 from probes.result import NotApplicable
@@ -59,8 +59,13 @@ class Site:
 
     @property
     def hook(self) -> str:
-        """The hook point that it is read from."""
+        """The name of the hook point that it is read from."""
         return hook_name(self.kind, self.layer)
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        """The site as columns of a table."""
+        return {"site": self.label, "kind": self.kind, "layer": self.layer, "head": self.head}
 
 
 def kinds_of(counter: Counter) -> list[str]:
@@ -120,6 +125,13 @@ def _read(tensor: Tensor, site: Site) -> Float[np.ndarray, "batch pos _"]:
     if site.head is not None:
         tensor = tensor[:, :, site.head]
     return rearrange(tensor, "batch pos ... -> batch pos (...)").cpu().numpy()
+
+
+def check_layer(counter: Counter, layer: int) -> None:
+    """Refuses a layer that the counter lacks."""
+    last = counter.cfg.n_layers - 1
+    if not 0 <= layer <= last:
+        raise CountLensError(f"layer {layer} is outside 0..{last}: this counter has no such layer")
 
 
 def _check(counter: Counter, sites: Sequence[Site]) -> None:

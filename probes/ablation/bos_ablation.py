@@ -26,10 +26,8 @@ from probes.result import Headline, Result, Verdict, task_of_counter
 from probes.stats import Interval, Intervals, bounded_mean
 from training.batches import Batch
 from training.evaluate import predict
-from training.tasks import NOT_SCORED, Split, Task
-from training.tasks.vocabulary import BOS
+from training.tasks import BOS, MAIN_SPLITS, NOT_SCORED, Split, Task
 
-SPLITS: tuple[Split, ...] = ("ind", "ood")
 CONTROLS = {"cut": "cut second", "state zero": "state zero second"}  # the same, done to the second token
 MATTERS = 1.0  # points: a place matters where the whole interval of its change is further below 0 than this
 
@@ -112,10 +110,10 @@ class BosAblation(Result):
         change, control, beyond = self.effect(main), self.effect(CONTROLS[main]), self.beyond_control
         done = {"cut": "attention to {} cut everywhere", "state zero": "the state after {} reset to 0"}[main]
         parts = [
-            f"With {done.format(self.first)}, accuracy changes by {_say(change.ind)} points IND from "
-            f"{self.clean_ind:.1f} % and by {_say(change.ood)} OOD from {self.clean_ood:.1f} %",
+            f"With {done.format(self.first)}, accuracy changes by {change.ind:+.1f} points IND from "
+            f"{self.clean_ind:.1f} % and by {change.ood:+.1f} OOD from {self.clean_ood:.1f} %",
             f"with the same done to the second token, by {control.short}",
-            f"at later tokens the difference is {_say(beyond.ind)} IND and {_say(beyond.ood)} OOD: {self._compared()}",
+            f"at later tokens the difference is {beyond.ind:+.1f} IND and {beyond.ood:+.1f} OOD: {self._compared()}",
         ]
         if "embedding next" in kinds:
             parts.append(f"with the next token in its place, by {self.effect('embedding next').short}")
@@ -184,9 +182,9 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
     if rows < 2:
         raise CountLensError(f"rows={rows}: an interval needs at least 2")
     task, policy = task_of_counter(counter)
-    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in SPLITS}
+    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in MAIN_SPLITS}
     edits = edits_of(counter, batches["ind"])
-    tallies = {split: _tally(counter, task, split, batches[split], edits, seed) for split in SPLITS}
+    tallies = {split: _tally(counter, task, split, batches[split], edits, seed) for split in MAIN_SPLITS}
     pairs = zip(edits, tallies["ind"].changes, tallies["ood"].changes, strict=True)
     effects = tuple(Effect(edit.kind, edit.layer, edit.head, ind, ood) for edit, ind, ood in pairs)
     main = "cut" if any(edit.kind == "cut" for edit in edits) else "state zero"
@@ -223,10 +221,6 @@ def first_token_cost(counter: Counter, rows: int, seed: int = 0) -> float:
 def lowers(change: Interval) -> bool:
     """Whether a change in accuracy is surely a loss that matters."""
     return change.high < -MATTERS
-
-
-def _say(change: Interval) -> str:
-    return f"{change.value:+.1f} ({change.low:+.1f} to {change.high:+.1f})"
 
 
 def _architecture(counter: Counter) -> str:

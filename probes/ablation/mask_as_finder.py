@@ -19,10 +19,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from models.counter import Counter
+from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome, graded
-from probes.ablation.score_hooks import Heads, Scores, score_hooks
+from probes.ablation.score_hooks import Scores, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.batches import Batch, draw_batch, position_range
@@ -153,14 +154,14 @@ def _answers(counter: Counter, batch: Batch, hooks: Hooks) -> Int[Tensor, "row p
         return counter(batch.token_ids, batch.position_ids).argmax(-1)
 
 
-def _opened(scores: Scores, q: Heads, k: Heads, scale: float, column: Columns) -> Scores:
+def _opened(scores: Scores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns) -> Scores:
     row = torch.arange(len(column), device=column.device)
     scores[row, :, 0, column] = torch.einsum("bhd,bhd->bh", q[:, 0], k[row, column]) * scale
     return scores
 
 
 def _closed(
-    scores: Scores, q: Heads, k: Heads, scale: float, column: Columns, visible: Bool[Tensor, "row key"]
+    scores: Scores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns, visible: Bool[Tensor, "row key"]
 ) -> Scores:
     row = torch.arange(len(column), device=column.device)
     scores[row, :, column] = scores[row, :, column].masked_fill(~visible[:, None], -torch.inf)

@@ -28,7 +28,7 @@ from torch import Tensor
 from models.counter import Counter
 from models.transformer import Transformer
 from probes.ablation.outcomes import CausalTest, Outcome, graded
-from probes.reading.mod_pca import paper_claim
+from probes.reading.mod_pca import paper_claims_clusters
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.sites import Site
 from probes.stats import share_interval
@@ -137,7 +137,9 @@ def period_shift(counter: Counter, rows: int = ROWS, seed: int = 0) -> PeriodShi
         if right.double().mean() < LEAST_RIGHT:
             raise NotApplicable(f"it answers {right.double().mean():.0%} right: there is little that could move")
         outcomes = _outcomes(trials, sites, parts, right)
-    return PeriodShift(task.name, task.period, float(right.double().mean()), outcomes, paper_claim(counter, task))
+    return PeriodShift(
+        task.name, task.period, float(right.double().mean()), outcomes, paper_claims_clusters(counter, task)
+    )
 
 
 def _sites(counter: Transformer) -> list[Site]:

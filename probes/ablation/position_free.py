@@ -21,15 +21,16 @@ from torch import Tensor
 
 from models.counter import Counter
 from models.position_tables import rotate
+from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
-from probes.ablation.score_hooks import Heads, Scores, products, score_hooks
+from probes.ablation.score_hooks import Scores, products, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, bootstrap_mean, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating, predict
-from training.tasks import Split, Task
+from training.tasks import MAIN_SPLITS, Split, Task
 
 ROWS = 48  # of each split
 DISTANCES = (0, 1, 2, 4, 8, 16, 32)
@@ -117,8 +118,7 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
         )
     room = position_range(counter, task)
     generator = torch.Generator(counter.device).manual_seed(seed)
-    splits: tuple[Split, ...] = ("ind", "ood")
-    batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in splits}
+    batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in MAIN_SPLITS}
     others = draw_batch(task, policy, room, "ind", rows // 2, generator)
     tally = partial(_tally, counter, task)
     clean = {split: tally(split, batch, ()) for split, batch in batches.items()}
@@ -185,7 +185,7 @@ def _rescored(counter: Transformer, turn: Turn, beyond: int) -> Hooks:
     return score_hooks(counter, partial(_turn_alike, turn, beyond), rotated=False)
 
 
-def _turn_alike(turn: Turn, beyond: int, scores: Scores, q: Heads, k: Heads, scale: float) -> Scores:
+def _turn_alike(turn: Turn, beyond: int, scores: Scores, q: HeadVectors, k: HeadVectors, scale: float) -> Scores:
     place = torch.arange(scores.shape[-1], device=scores.device)
     far = place[:, None] - place >= beyond
     cos, sin = (part.expand(*k.shape[:2], 1, -1) for part in turn)

@@ -8,13 +8,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.hooks import hook_name
+from models.shapes import HeadVectors
 from models.transformer import Transformer
 from models.transformer_block import Block
 from probes.ablation.edits import Hooks
 
-Heads = Float[Tensor, "row pos head d_head"]
 Scores = Float[Tensor, "row head query key"]
-ChangeScores = Callable[[Scores, Heads, Heads, float], Scores]  # scores, queries, keys and what products are scaled by
+# From an attention's scores, queries, keys and score scale, the scores that it shall use instead.
+ChangeScores = Callable[[Scores, HeadVectors, HeadVectors, float], Scores]
 
 
 def score_hooks(counter: Transformer, change: ChangeScores, rotated: bool = True) -> Hooks:
@@ -29,7 +30,7 @@ def score_hooks(counter: Transformer, change: ChangeScores, rotated: bool = True
     return tuple(hooks)
 
 
-def products(q: Heads, k: Heads, scale: float) -> Scores:
+def products(q: HeadVectors, k: HeadVectors, scale: float) -> Scores:
     """The scores of all pairs, without a mask."""
     return torch.einsum("bqhd,bkhd->bhqk", q, k) * scale
 

@@ -35,7 +35,7 @@ from probes.inputs.counterfactual_rows import (
 )
 from probes.result import NotApplicable, task_of_counter
 from training.batches import Batch
-from training.tasks import BOS, NOT_SCORED, Task
+from training.tasks import Task
 
 VARIABLES = ("shift", "positions", "bos", "start", "length", "tokens", "labels")
 
@@ -56,14 +56,6 @@ class Pair:
     def same_length(self) -> bool:
         """Whether columns can be compared one by one, as patching does."""
         return self.clean.token_ids.shape == self.corrupted.token_ids.shape
-
-    def values(self, variable: str) -> tuple[Int[Tensor, "batch _"], Int[Tensor, "batch _"]]:
-        """What a variable is in the clean and in the corrupted rows."""
-        clean, corrupted = (
-            _value(variable, self.task, rows, first)
-            for rows, first in zip((self.clean, self.corrupted), self.shared, strict=True)
-        )
-        return clean, corrupted
 
     def to(self, device: torch.device) -> "Pair":
         """The same on a device."""
@@ -229,20 +221,3 @@ def _need_bos(task: Task) -> None:
     if not task.bos:
         other = ": its variant with bos does" if task.takes_bos else ""
         raise NotApplicable(f"rows of this {task.name} do not begin with bos{other}")
-
-
-def _value(variable: str, task: Task, rows: Batch, first: int) -> Int[Tensor, "batch _"]:
-    """What a variable is in each row, whose shared tokens begin at column `first`."""
-    begins_with_bos = rows.token_ids[:, :1] == (task.vocab.id(BOS) if task.bos else NOT_SCORED)
-    values = {
-        "shift": rows.position_ids[:, :1],
-        "positions": rows.position_ids[:, first:],
-        "bos": begins_with_bos.long(),
-        "start": rows.token_ids[:, : task.start_tokens],
-        "length": rows.token_ids.shape[1] - task.start_tokens - begins_with_bos.long(),
-        "tokens": rows.token_ids[:, first:],
-        "labels": rows.label_ids[:, first:],
-    }
-    if variable not in values:
-        raise unknown("variable", variable, VARIABLES)
-    return values[variable]

@@ -14,9 +14,9 @@ from scipy.stats import binomtest
 
 from models.header import CheckpointInfo
 from probes.over_training.dynamics import REFERENCE, Dynamics
-from probes.over_training.rises import ALPHA, Rise, rise_p
+from probes.over_training.rises import Rise, rise_p
 from probes.result import NotApplicable, Result, Verdict
-from probes.stats import CONFIDENCE, Interval
+from probes.stats import ALPHA, CONFIDENCE, Interval
 
 Order = Literal["before", "after", "overlapping"]
 

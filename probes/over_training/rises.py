@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-ALPHA = 0.05
+from probes.stats import ALPHA
+
 FLIPS = 4999
 CLEAR = 0.5  # Kendall's tau of a clear tendency
 NEGLIGIBLE = 0.01  # of a curve's largest value

@@ -2,7 +2,7 @@
 
 *Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
 *noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
-position and head of a site. The sites and their axes are in `probes.patching.cells`, the metrics in
+position and head of a site. The sites and their axes are in `probes.patching.patch_cells`, the metrics in
 `probes.patching.metrics`. Grids are those of `transformer_lens.patching`, number by number.
 """
 
@@ -24,8 +24,8 @@ from models.recurrent import Recurrent
 from models.shapes import Logits
 from models.transformer import Transformer
 from probes.patching.brief_hooks import run_and_keep
-from probes.patching.cells import Cells, chunks, grid_axes, source_hook
 from probes.patching.metrics import Metric, Scorer, scorer
+from probes.patching.patch_cells import PatchCells, chunks, grid_axes, source_hook
 from probes.patching.rerun_recurrent import RecurrentRerun
 from probes.patching.rerun_transformer import TransformerRerun
 from probes.result import Result, Verdict
@@ -197,7 +197,7 @@ def patched_logits(
         _, cache = _run(counter, donor, [source_hook(site, layer)])
         rerun = _rerun(counter, receiver, site)
         index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
-        cells = Cells(1, index.get("pos"), index.get("head"), None)
+        cells = PatchCells(1, index.get("pos"), index.get("head"), None)
         return rerun.logits(layer, cells, cache, torch.arange(n_pos, device=counter.device))[0]
 
 

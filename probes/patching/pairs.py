@@ -25,9 +25,9 @@ from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.transformer import Transformer
 from probes.inputs.counterfactuals import Pair, counterfactual_pair
-from probes.patching.cells import AXES, axes_of, patchable
 from probes.patching.engine import NOTICEABLE, TOP, PatchGrid, activation_patch
 from probes.patching.metrics import Metric
+from probes.patching.patch_cells import AXES, axes_of, patchable
 from probes.result import Headline, NotApplicable, Result, Verdict, plain
 from training.batches import Batch
 from training.evaluate import evaluating

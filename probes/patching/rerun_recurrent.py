@@ -1,6 +1,6 @@
 """A recurrent counter's forward pass taken up again at the patched layer, for many patches at once.
 
-Cells are extra rows of the batch, and layers below the patched one are not run again. Positions are: a layer whose
+PatchCells are extra rows of the batch, and layers below the patched one are not run again. Positions are: a layer whose
 mixer is not itself patched runs whole rows in its fast form; a patched state is stepped through. Hooks are on the
 counter while a layer of a chunk runs, and off again whatever happens.
 """
@@ -16,7 +16,8 @@ from torch import Tensor
 from models.hooks import hook_name
 from models.recurrent import Recurrent
 from models.shapes import PositionIds, TokenIds
-from probes.patching.cells import Cells
+from probes.patching.metrics import CellLogits
+from probes.patching.patch_cells import PatchCells
 from probes.sites import Site
 
 
@@ -29,8 +30,8 @@ class RecurrentRerun:
         self.unpatched, self.cache = counter.run_with_cache(token_ids, position_ids, names_filter=names)
 
     def logits(
-        self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
-    ) -> Float[Tensor, "cell batch read d_vocab"]:
+        self, layer: int | None, cells: PatchCells, donor: Mapping[str, Tensor], reads: Int[Tensor, "read"]
+    ) -> CellLogits:
         """What the counter answers at the positions that are read, for each of the cells."""
         if layer is None:  # the embedding itself
             embedded = self.cache["hook_embed"].expand(cells.count, -1, -1, -1).flatten(0, 1)
@@ -51,14 +52,12 @@ class RecurrentRerun:
             resid = block(resid)
         return resid
 
-    def _answers(
-        self, resid: Float[Tensor, "rows pos d_model"], count: int, reads: Int[Tensor, "read"]
-    ) -> Float[Tensor, "cell batch read d_vocab"]:
+    def _answers(self, resid: Float[Tensor, "rows pos d_model"], count: int, reads: Int[Tensor, "read"]) -> CellLogits:
         answers = self.counter.unembed(self.counter.ln_final(resid[:, reads]))
         return rearrange(answers, "(cell batch) read d_vocab -> cell batch read d_vocab", cell=count)
 
 
-def _edit_rows(donor: Tensor, cells: Cells) -> Callable[..., Tensor]:
+def _edit_rows(donor: Tensor, cells: PatchCells) -> Callable[..., Tensor]:
     """Puts the donor's values at each cell's position; the rows of a cell lie together."""
 
     def edit(value: Tensor, hook: Any = None) -> Tensor:
@@ -72,7 +71,7 @@ def _edit_rows(donor: Tensor, cells: Cells) -> Callable[..., Tensor]:
     return edit
 
 
-def _edit_steps(donor: Tensor, cells: Cells) -> Callable[..., Tensor | None]:
+def _edit_steps(donor: Tensor, cells: PatchCells) -> Callable[..., Tensor | None]:
     """Puts the donor's state in the cells whose position this step is; what follows goes on from there."""
 
     def edit(state: Tensor, hook: Any) -> Tensor | None:

@@ -18,14 +18,14 @@ from models.shapes import PositionIds, Stream, TokenIds
 from models.transformer import Transformer
 from models.transformer_block import Block
 from probes.patching.brief_hooks import brief_hooks, run_and_keep
-from probes.patching.cells import Cells
+from probes.patching.metrics import CellLogits
+from probes.patching.patch_cells import PatchCells
 from probes.sites import Site
 
 AT_ONE_QUERY = ("q", "rot_q", "pattern")  # read by the attention of their own position alone
 BEHIND_ATTENTION = ("z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post")
 
 Positions = Int[Tensor, "read"]
-CellLogits = Float[Tensor, "cell batch read d_vocab"]
 Where = tuple[Int[Tensor, "found"], Int[Tensor, "found"]]  # cells, and a place in the row for each
 
 
@@ -65,10 +65,10 @@ class TransformerRerun:
             if isinstance(block, Block)
         ]
 
-    def logits(self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Positions) -> CellLogits:
+    def logits(self, layer: int | None, cells: PatchCells, donor: Mapping[str, Tensor], reads: Positions) -> CellLogits:
         """What the counter answers at the positions that are read, for each of the cells."""
         name = Site(self.site, layer).hook
-        edit = _edit_pattern if self.site == "pattern" else Cells.edit
+        edit = _edit_pattern if self.site == "pattern" else PatchCells.edit
         with brief_hooks(self.counter, {name: edit(cells, donor[name])}):
             into, resid = self._patch(layer, cells)
             if cells.pos is None:
@@ -82,7 +82,7 @@ class TransformerRerun:
             return answers
         return torch.cat([self.unpatched[:, reads[:n_before]].expand(cells.count, -1, -1, -1), answers], 2)
 
-    def _patch(self, layer: int | None, cells: Cells) -> tuple[int, Stream]:
+    def _patch(self, layer: int | None, cells: PatchCells) -> tuple[int, Stream]:
         """The stream in the cells next to the patch, and the layer that it enters.
 
         Where one position of a layer's input, keys or values is patched, this is still the unpatched one: the hook
@@ -104,7 +104,7 @@ class TransformerRerun:
         return layer, resid
 
     def _spread(
-        self, layer: int, cells: Cells, resid: Float[Tensor, "batch cell d_model"], first: int, reads: Positions
+        self, layer: int, cells: PatchCells, resid: Float[Tensor, "batch cell d_model"], first: int, reads: Positions
     ) -> Float[Tensor, "row read d_vocab"]:
         """Logits from a stream that enters the layer with another value at one position per cell."""
         assert cells.pos is not None
@@ -127,8 +127,8 @@ class TransformerRerun:
         return self.counter.run_from(layer, first, resid, self.position_ids, self.cache, self.attention_mask, reads)
 
 
-def _edit_pattern(cells: Cells, donor: Float[Tensor, "batch head query key"]) -> Callable[..., Tensor]:
-    """`Cells.edit` for attention weights, which have heads before positions."""
+def _edit_pattern(cells: PatchCells, donor: Float[Tensor, "batch head query key"]) -> Callable[..., Tensor]:
+    """`PatchCells.edit` for attention weights, which have heads before positions."""
     edit = cells.edit(donor.transpose(1, 2))
     return lambda pattern, hook: edit(pattern.transpose(1, 2)).transpose(1, 2)
 

@@ -18,6 +18,7 @@ from models.hooks import hook_name
 from models.transformer import Transformer
 from probes.reading.answers import predict_tokens
 from probes.result import NotApplicable, Result, Verdict
+from probes.sites import check_layer
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,7 @@ def attention_row(counter: Counter, tokens: str | Sequence[str], layer: int, shi
         raise NotApplicable(
             f"{type(counter).__name__} has no attention: what it knows of earlier tokens is all in its state"
         )
-    if not 0 <= layer < counter.cfg.n_layers:
-        raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
+    check_layer(counter, layer)
     kept: list[Tensor] = []
     with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: kept.append(scores))]):
         answers = predict_tokens(counter, tokens, shift)

@@ -22,10 +22,8 @@ from models.position_tables import rotate
 from models.transformer import Transformer
 from models.transformer_block import Block
 from training.batches import Batch, draw_batch
-from training.tasks import Split, Task
-from training.tasks.vocabulary import PAD
+from training.tasks import MAIN_SPLITS, PAD, Task
 
-SPLITS: tuple[Split, ...] = ("ind", "ood")
 ROWS_TO_SEE_TOKENS = 1024  # enough that every start number of a row turns up
 ROWS_AT_ONCE = 32
 
@@ -53,7 +51,7 @@ class TokenPairs:
 
 def occurring_pairs(task: Task, causal: bool, generator: torch.Generator) -> TokenPairs:
     """The input tokens of a task and the (source, target) pairs among them, as rows of both splits show them."""
-    rows = [task.sample(split, ROWS_TO_SEE_TOKENS, generator).token_ids for split in SPLITS]
+    rows = [task.sample(split, ROWS_TO_SEE_TOKENS, generator).token_ids for split in MAIN_SPLITS]
     pad = task.vocab.id(PAD)
     ids = torch.cat([part.unique() for part in rows]).unique()
     ids = ids[ids != pad]
@@ -173,7 +171,7 @@ def sampled_moments(
     index[token_ids] = torch.arange(len(token_ids), device=token_ids.device)
     generator = torch.Generator(token_ids.device).manual_seed(seed)
     with torch.inference_mode():
-        for split in SPLITS:
+        for split in MAIN_SPLITS:
             batch = draw_batch(task, policy, counter.cfg.max_position, split, rows, generator)
             for start in range(0, rows, ROWS_AT_ONCE):
                 _accumulate(counter, batch, slice(start, start + ROWS_AT_ONCE), index, sums)

@@ -26,6 +26,7 @@ from probes.reading.attention_scores import (
     sampled_moments,
 )
 from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
+from probes.sites import check_layer
 from probes.stats import bounds
 from training.tasks import Task
 
@@ -117,8 +118,7 @@ def attention_variation(
         raise NotApplicable(f"{type(counter).__name__} has no attention scores: this probe is for transformers")
     task, policy = task_of_counter(counter)
     layers = list(range(counter.cfg.n_layers)) if layer is None else [layer]
-    if not 0 <= layers[-1] < counter.cfg.n_layers:
-        raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
+    check_layer(counter, layers[-1])
     generator = torch.Generator(counter.device).manual_seed(seed)
     occurring = occurring_pairs(task, counter.cfg.causal, generator)
     pairs = _chosen(occurring, task, tokens)

@@ -20,9 +20,8 @@ from training.batches import Batch
 from training.evaluate import predict
 from training.paper.tables import paper_numbers_of
 from training.policies import count_offsets
-from training.tasks import Split, Task
+from training.tasks import MAIN_SPLITS, Split, Task
 
-MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
 GOOD = 95.0  # percent from which on a split counts as mastered
 BROKEN = 90.0  # percent below which a position counts as broken
 SHIFT_ROWS = 6  # rows that are put at every shift

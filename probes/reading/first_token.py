@@ -37,7 +37,7 @@ from probes.reading.linear_probe import (
 )
 from probes.result import SHARE, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
-from probes.stats import Interval, say_p
+from probes.stats import ALPHA, Interval, say_p
 from training.batches import Batch
 from training.tasks import Task
 
@@ -47,7 +47,6 @@ LEAST_SHIFTS = 6
 NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right after it, and anywhere
 SAME_PID = 4  # tokens whose PIDs differ by no more are at about the same
 UNTRAINED = 3  # counters of the same shape with fresh weights
-ALPHA = 0.05
 READ = 0.95  # balanced accuracy of a token that is recognised, to within this much
 FITS = 90.0  # percent IND from which on a counter has learnt its task
 
@@ -67,12 +66,8 @@ class Reading(Interval):
 
     def say(self, form: str) -> str:
         """The value next to the untrained ones."""
-        value, low, high, theirs = (
-            format(number, form) for number in (self.value, self.low, self.high, max(self.untrained))
-        )
-        return f"{value} ({low} to {high}), {say_p(self.p)}, untrained up to {theirs}" + ": not learnt" * (
-            not self.learnt
-        )
+        numbers = f"{self:{form}}, {say_p(self.p)}, untrained up to {max(self.untrained):{form}}"
+        return numbers + ": not learnt" * (not self.learnt)
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class FirstToken(Result):
     def to_frame(self) -> pd.DataFrame:
         """One line a site and quantity."""
         lines = [
-            {"site": at.site.label, "kind": at.site.kind, "layer": at.site.layer, "head": at.site.head}
+            at.site.columns
             | {"quantity": quantity, "value": reading.value, "low": reading.low, "high": reading.high}
             | {"choosing": reading.choosing, "p": reading.p}
             | {"untrained_mean": np.mean(reading.untrained), "untrained_max": max(reading.untrained)}
@@ -191,7 +186,7 @@ def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | N
     own_pid = explained_variance(
         own_pid_guess(tokens)[tokens.reported], *_reported_shifts(tokens), tokens.rows[tokens.reported]
     )
-    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claim(counter, task))
+    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claims_recognition(counter, task))
 
 
 def first_token_score(counter: Counter, seed: int = 0) -> float:
@@ -309,7 +304,7 @@ def own_pid_guess(tokens: Tokens) -> Float[np.ndarray, "token"]:
     return np.where(near.any(1), near @ shifts[fitted] / np.maximum(near.sum(1), 1), shifts[fitted].mean())
 
 
-def paper_claim(counter: Counter, task: Task) -> bool | None:
+def paper_claims_recognition(counter: Counter, task: Task) -> bool | None:
     """What the paper says of rows without a prefix: equal tokens are told apart where the scheme adds something for
     each position, different ones by the causal mask alone. None where it says nothing or the task was not learnt."""
     scheme = getattr(counter.cfg, "position", None)

@@ -25,9 +25,8 @@ from probes.result import PERCENT, Headline, NotApplicable, Result, Verdict, tas
 from probes.stats import Intervals, bootstrap_mean
 from training.batches import Batch
 from training.evaluate import evaluating
-from training.tasks import NOT_SCORED, Split, Task
+from training.tasks import MAIN_SPLITS, NOT_SCORED, Split, Task
 
-SPLITS: tuple[Split, ...] = ("ind", "ood")
 ROWS_AT_ONCE = 16  # a cache of wide counters is large
 READY = 0.9  # of the last site's accuracy: there the answer can be read
 
@@ -109,7 +108,7 @@ def logit_lens(counter: Counter, rows: int = 64, seed: int = 0) -> LogitLens:
             "read the last layer alone, and what it reads there are the counter's own answers"
         )
     task, policy = task_of_counter(counter)
-    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in SPLITS}
+    batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in MAIN_SPLITS}
     labels = torch.cat([batch.label_ids.flatten() for batch in batches.values()]).unique()
     answers = labels[labels != NOT_SCORED]
     if len(answers) < 2:

@@ -33,7 +33,6 @@ from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations,
 from probes.reading.lasting import LEAST_LEFT
 from probes.reading.pca import principal_components
 from probes.reading.periods import (
-    ALPHA,
     LEAST_ROUNDS,
     PERMUTATIONS,
     USUAL_MODULUS,
@@ -43,10 +42,10 @@ from probes.reading.periods import (
     find_period,
 )
 from probes.reading.pid_or_answer import Separation, pid_or_answer
-from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading
+from probes.reading.site_periods import SitePeriods, by_variable, count_sites, say_fading
 from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
-from probes.stats import say_p
+from probes.stats import ALPHA, say_p
 from training.tasks import Task
 
 GENERALISES = 90.0  # percent OOD
@@ -148,7 +147,7 @@ class ModPca(Result):
                 "p": found.periods.p,
             }
             whole = {"q_site": found.q, "period": found.period, "fading": found.fading}
-            frames.append(pd.DataFrame(name_columns(found.site) | columns | whole | found.numbers()))
+            frames.append(pd.DataFrame(found.site.columns | columns | whole | found.numbers()))
         frame = pd.concat(frames, ignore_index=True)
         return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64", "fading": "Int64"})
 
@@ -157,7 +156,7 @@ class ModPca(Result):
         frames = []
         for found in self.sites:
             components = {f"component_{number + 1}": column for number, column in enumerate(found.coordinates.T)}
-            frames.append(pd.DataFrame(name_columns(found.site) | {"pid": self.pids} | components))
+            frames.append(pd.DataFrame(found.site.columns | {"pid": self.pids} | components))
         return pd.concat(frames, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
 
 
@@ -213,7 +212,7 @@ def mod_pca(
         SitePeriods(site, tested[site], corrected[site], visible[site], *pictures[site], follows.get(site))
         for site in chosen
     )
-    return ModPca(places, counted, expected, found, paper_claim(counter, task))
+    return ModPca(places, counted, expected, found, paper_claims_clusters(counter, task))
 
 
 def base_score(counter: Counter, seed: int = 0) -> float:
@@ -239,7 +238,7 @@ def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
     return smallest
 
 
-def paper_claim(counter: Counter, task: Task) -> bool | None:
+def paper_claims_clusters(counter: Counter, task: Task) -> bool | None:
     """What the paper's figure shows of two-layer counters: clusters where ape or sine generalise, none for spe."""
     scheme = getattr(counter.cfg, "position", None)
     same_kind = task.name == "mod10" and not task.bos and counter.cfg.n_layers == 2

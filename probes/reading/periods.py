@@ -35,9 +35,8 @@ from scipy.signal.windows import tukey
 from models.errors import CountLensError
 from probes.reading.lasting import PARTS, Lasting, lasting
 from probes.reading.pca import ROUNDING
-from probes.stats import Interval, jackknife
+from probes.stats import ALPHA, Interval, jackknife
 
-ALPHA = 0.05
 LARGEST_MODULUS = 20
 USUAL_MODULUS = 10  # where a task has no base: the paper's
 LEAST_ROUNDS = PARTS  # a period must be seen so often: in every part of the row

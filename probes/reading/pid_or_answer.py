@@ -35,7 +35,6 @@ LEAST_SHARE = 0.1  # of the variance: what explains less is not said to be held
 Grid = Float[np.ndarray, "shift column d"]
 Blocks = Float[np.ndarray, "shift_round column_round pid answer d"]
 Held = Literal["PID", "answer", "both", "two-way", "neither"]
-VARIABLES: tuple[Held, ...] = ("PID", "answer", "both", "two-way", "neither")  # in the order of a report
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from probes.reading.periods import ALPHA, Periods
-from probes.reading.pid_or_answer import VARIABLES, Held, Separation
+from probes.reading.periods import Periods
+from probes.reading.pid_or_answer import Held, Separation
 from probes.sites import Site
-from probes.stats import Interval, say_p
+from probes.stats import ALPHA, say_p
 
 CLEAR = 0.5  # clusters that explain half of the variance can be seen
-HOLDS: dict[Held, str] = {
+HOLDS: dict[Held, str] = {  # in the order of a report
     "PID": "the PID",
     "answer": "the answer",
     "both": "both of them",
@@ -65,7 +65,7 @@ class SitePeriods:
 
     def say(self) -> str:
         """Name and numbers."""
-        numbers = f"score {say_interval(self.periods.strength)}, {say_p(self.p)}"
+        numbers = f"score {self.periods.strength:.2f}, {say_p(self.p)}"
         return f"{self.site.label} ({numbers}{'' if self.follows is None else '; ' + self.follows.say()})"
 
     def numbers(self) -> dict[str, float | str | None]:
@@ -95,14 +95,14 @@ def say_fading(sites: Sequence[SitePeriods]) -> str:
     groups = ", ".join(f"{HOLDS[held]} at {len(group)}" for held, group in _by_variable(sites).items())
     return (
         f"period {' or '.join(map(str, moduli))} at {count_sites(sites)}{f' ({groups})' if groups else ''} may "
-        f"fade: at {clearest.say()} {say_interval(clearest.periods.lasting.share)} of it is left half a row apart"
+        f"fade: at {clearest.say()} {clearest.periods.lasting.share:.2f} of it is left half a row apart"
     )
 
 
 def _by_variable(sites: Sequence[SitePeriods]) -> dict[Held, list[SitePeriods]]:
     """The sites that hold each variable over shifts; none where a counter does not have both PID and answer."""
     follows = [(site, site.follows) for site in sites if site.follows is not None]
-    groups = {held: [site for site, of_site in follows if of_site.held == held] for held in VARIABLES}
+    groups = {held: [site for site, of_site in follows if of_site.held == held] for held in HOLDS}
     return {held: group for held, group in groups.items() if group}
 
 
@@ -112,17 +112,3 @@ def count_sites(sites: Sequence[SitePeriods]) -> str:
 
 def _clearest(sites: Sequence[SitePeriods]) -> SitePeriods:
     return max(sites, key=lambda site: site.score)
-
-
-def name_columns(site: Site) -> dict[str, str | int | None]:
-    """A site as columns of a table."""
-    return {"site": site.label, "kind": site.kind, "layer": site.layer, "head": site.head}
-
-
-def say_interval(number: Interval) -> str:
-    """An estimate and what it lies between.
-
-    >>> say_interval(Interval(0.5, 0.41, 0.62))
-    '0.50 (0.41 to 0.62)'
-    """
-    return f"{number.value:.2f} ({number.low:.2f} to {number.high:.2f})"

@@ -7,7 +7,7 @@ from typing import Any
 from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
 from models.header import CheckpointInfo
-from training.tasks.base import Rows, Split, Task, check_sound
+from training.tasks.base import MAIN_SPLITS, Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular
 from training.tasks.selective import Selective, SelectiveModular
@@ -29,6 +29,7 @@ TASKS: dict[str, type[Task]] = {
 
 __all__ = [
     "BOS",
+    "MAIN_SPLITS",
     "NOT_SCORED",
     "PAD",
     "TASKS",

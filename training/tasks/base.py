@@ -22,6 +22,7 @@ from models.shapes import Lengths, TokenIds
 from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
 
 Split = Literal["train", "ind", "ood", "aux"]
+MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
 LabelIds = Int[Tensor, "batch pos"]
 
 LONGEST_LISTED = 3000  # counted tokens; the list of all rows grows with the square of this number
@@ -162,7 +163,7 @@ class Task(ABC):
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that are scored."""
-        return ("ind", "ood", "aux") if self.has_auxiliary else ("ind", "ood")
+        return (*MAIN_SPLITS, "aux") if self.has_auxiliary else MAIN_SPLITS
 
     def sample(self, split: Split, batch: int, generator: torch.Generator) -> Rows:
         """Draws rows of a split, on the generator's device. Half of training rows are auxiliary, if there are such."""

@@ -16,7 +16,7 @@ from models.config import RecurrentConfig
 from models.counter import Counter
 from models.schemes import SCHEMES
 from models.transformer import Transformer
-from probes.patching import cells, engine, rerun_transformer
+from probes.patching import engine, patch_cells, rerun_transformer
 from probes.patching.engine import PatchGrid, activation_patch, patched_logits
 from training.batches import Batch
 from training.tasks import NOT_SCORED
@@ -146,12 +146,12 @@ def test_reusing_one_position_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_chunk_that_starts_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant believes that the first position of a chunk is not yet changed."""
-    first = cells.Cells.first
+    first = patch_cells.PatchCells.first
 
     def mutant(self: Any, causal: bool) -> int:
         return min(first(self, causal) + 1, N_POS - 1)
 
-    monkeypatch.setattr(cells.Cells, "first", mutant)
+    monkeypatch.setattr(patch_cells.PatchCells, "first", mutant)
     ours, theirs = both_ways(lively(position="ape", n_layers=1), "resid_pre")
     assert (ours - theirs).abs().max() > 1e-3
 

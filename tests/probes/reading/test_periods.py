@@ -10,7 +10,6 @@ from scipy.stats import kstest
 from models.errors import CountLensError
 from probes.reading import periods
 from probes.reading.periods import (
-    ALPHA,
     Periods,
     cluster_score,
     explained,
@@ -19,6 +18,7 @@ from probes.reading.periods import (
     spectrum_of,
     weights,
 )
+from probes.stats import ALPHA
 
 POSITIONS = 127
 PERMUTATIONS = 2000  # of tests that draw many samples

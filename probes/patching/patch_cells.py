@@ -76,7 +76,7 @@ def _coordinates(axis: str, size: int, chosen: Sequence[int] | None) -> tuple[in
 
 
 @dataclass(frozen=True)
-class Cells:
+class PatchCells:
     """Patches of one layer that run together; an axis that is None is replaced as a whole."""
 
     count: int
@@ -119,11 +119,11 @@ class Cells:
 
 def chunks(
     axes: Mapping[str, Sequence[int]], batch: int, n_pos: int, causal: bool, device: torch.device
-) -> Iterator[Cells]:
+) -> Iterator[PatchCells]:
     """The cells of one layer, position after position, so many at a time as make TOKENS_AT_ONCE to recompute."""
     names = [axis for axis in AXES[1:] if axis in axes]
     if not names:
-        yield Cells(1, None, None, None)
+        yield PatchCells(1, None, None, None)
         return
     product = torch.cartesian_prod(*(torch.tensor(axes[axis], device=device) for axis in names))
     every = dict(zip(names, product.reshape(len(product), -1).unbind(1), strict=True))
@@ -133,5 +133,5 @@ def chunks(
         size = max(1, TOKENS_AT_ONCE // (batch * (n_pos - first)))
         part = slice(start, min(start + size, len(product)))
         taken = {axis: index[part] for axis, index in every.items()}
-        yield Cells(part.stop - part.start, taken.get("pos"), taken.get("head"), taken.get("src"))
+        yield PatchCells(part.stop - part.start, taken.get("pos"), taken.get("head"), taken.get("src"))
         start = part.stop
