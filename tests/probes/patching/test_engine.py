@@ -74,7 +74,7 @@ def metric(logits: Tensor) -> Tensor:
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few cells, so that they begin at several positions; and no progress bars."""
-    monkeypatch.setattr(cells, "TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr(patch_cells, "TOKENS_AT_ONCE", 40)
     monkeypatch.setattr(transformer_lens.patching, "tqdm", lambda rows: rows)
 
 
