@@ -13,7 +13,7 @@ from tqdm import tqdm
 from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.cells import Cell
-from probes.over_seeds import SeedVerdict, probe_seed, gather
+from probes.over_seeds import SeedVerdict, gather, probe_seed
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
 from training.paper.tables import paper_numbers_of

@@ -123,9 +123,8 @@ def one_more(task: Task, max_position: int, batch: int, seed: int, length: int |
     """One more counted token at the front of the corrupted row; the others keep their PIDs, and counts grow by one."""
     generator = torch.Generator().manual_seed(seed)
     longer = counted_rows(task, n_counted(task, length), batch, generator)
-    longer = swap_into_column(
-        longer, has_equal_elsewhere(longer, task), task.prefix, generator
-    )  # otherwise no count might change
+    # The first token's kind must occur again: otherwise no other count would change.
+    longer = swap_into_column(longer, has_equal_elsewhere(longer, task), task.prefix, generator)
     shifts = _draw_shifts(task, longer, max_position, generator)
     shorter = torch.cat([longer[:, : task.prefix], longer[:, task.prefix + 1 :]], 1)
     clean, corrupted = shifted_rows(task, shorter, shifts + 1), shifted_rows(task, longer, shifts)

@@ -1,6 +1,6 @@
-"""Where each token of one row looks: a layer's attention scores, before and after the softmax.
+"""The attention of one layer over one row: its scores, before and after the softmax.
 
-A *query* is the token that looks, a *key* one that is looked at. Scores are those of `hook_attn_scores`.
+A *query* is the token that attends, a *key* a token that is attended to. Scores are those of `hook_attn_scores`.
 """
 
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ class AttentionRow(Result):
     tokens: tuple[str, ...]
     position_ids: tuple[int, ...]
     layer: int
-    scores: Float[np.ndarray, "head query key"]  # -inf where a query cannot look
+    scores: Float[np.ndarray, "head query key"]  # -inf at keys that a query cannot see
 
     @property
     def pattern(self) -> Float[np.ndarray, "head query key"]:
-        """The share of its attention that a query gives each key."""
+        """The share of a query's attention that each key gets."""
         return softmax(self.scores.astype(np.float64), axis=-1)
 
     def head(self, head: int) -> "AttentionRow":
-        """The same with this head alone."""
+        """The same result with one head only."""
         if not 0 <= head < len(self.scores):
             raise CountLensError(f"head {head} is outside 0..{len(self.scores) - 1}: this counter has no such head")
         return AttentionRow(self.tokens, self.position_ids, self.layer, self.scores[head : head + 1])
@@ -53,7 +53,7 @@ class AttentionRow(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a head, query and key, for the keys that a query can look at; positions count from 1."""
+        """One line per head, query and key that the query can see; positions count from 1."""
         head, query, key = np.nonzero(np.isfinite(self.scores))
         tokens, pids = np.array(self.tokens), np.array(self.position_ids)
         columns = {"layer": self.layer, "head": head, "query": query + 1, "key": key + 1}
@@ -64,15 +64,15 @@ class AttentionRow(Result):
 
 
 def attention_row(counter: Counter, tokens: str | Sequence[str], layer: int, shift: int = 0) -> AttentionRow:
-    """Attention of every head of a layer over a written row of two tokens or more; `shift` is its first position id."""
+    """The attention of all heads of a layer over a typed row of two tokens or more; `shift` is its first PID."""
     if not isinstance(counter, Transformer):
         raise NotApplicable(
             f"{type(counter).__name__} has no attention: what it knows of earlier tokens is all in its state"
         )
     check_layer(counter, layer)
-    kept: list[Tensor] = []
-    with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: kept.append(scores))]):
+    layer_scores: list[Tensor] = []
+    with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: layer_scores.append(scores))]):
         answers = predict_tokens(counter, tokens, shift)
     if len(answers.tokens) < 2:
         raise CountLensError("a row of one token, which can look at nothing else: write two or more")
-    return AttentionRow(answers.tokens, answers.position_ids, layer, kept[0][0].float().cpu().numpy())
+    return AttentionRow(answers.tokens, answers.position_ids, layer, layer_scores[0][0].float().cpu().numpy())
