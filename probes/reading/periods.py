@@ -145,7 +145,7 @@ def clustered_share(x: Float[np.ndarray, "pos d"], groups: Int[np.ndarray, "pos"
 
 
 def cluster_score(activations: Float[np.ndarray, "pos d"], modulus: int) -> float:
-    """The cluster score of one modulus, without a p-value. `find_period` may remove another drift and differ a little."""
+    """The cluster score of one modulus, without a p-value; `find_period` may remove more drift and differ a little."""
     _check([modulus], len(activations))
     steps = innovations(activations, slowest=2 * min(LARGEST_MODULUS, len(activations) // LEAST_ROUNDS))
     if steps is None:
