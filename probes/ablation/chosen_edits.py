@@ -17,7 +17,7 @@ from probes.ablation.bos_ablation import label_weights, predictions
 from probes.ablation.edits import Hooks, LayerHead, edit_hooks, means_to_read
 from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
-from training.tasks import BOS, lengthened
+from training.tasks import BOS
 
 EDITS = {
     "cut": "attention to {token} cut",
@@ -79,7 +79,7 @@ def chosen_edits(
     chosen = [(layer, None) for layer in range(counter.cfg.n_layers)] if places is None else list(places)
     _check(counter, chosen)
     task, policy = task_of_counter(counter)
-    longest = lengthened(task, task.ood_lengths[1] - 1, None)
+    longest = task.with_lengths(task.ood_lengths[1] - 1, None)
     batch = draw_rows(counter, longest, policy, "ood", rows, seed)
     means = means_to_read(counter, batch) if edit == "averaged" else {}
     runs: list[Hooks] = [(), *(edit_hooks(counter, edit, chosen, means, column) for column in (0, 1))]

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -181,9 +181,16 @@ class Task(ABC):
     def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
         """Draws rows with `counted` counted tokens each, without bos."""
 
-    def lengthened(self, train_length: int, ood_length: int) -> "Task":
-        """The same task, with the same vocabulary, on rows of other lengths."""
-        return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
+    def with_lengths(self, train_length: int | None, ood_length: int | None) -> "Task":
+        """The same task, with the same vocabulary, on rows of other lengths; None keeps a length."""
+        lengths = {"train_length": train_length, "ood_length": ood_length}
+        given = {name: length for name, length in lengths.items() if length is not None}
+        return replace(self, **self._vocabulary_settings, **given) if given else self
+
+    @property
+    def _vocabulary_settings(self) -> dict[str, Any]:
+        """The settings that keep the vocabulary as it is when lengths change."""
+        return {"largest": self.largest_number}
 
     def label(self, token_ids: TokenIds) -> LabelIds:
         """The id of the right answer at every position; NOT_SCORED where there is none."""
