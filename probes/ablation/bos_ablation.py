@@ -187,21 +187,27 @@ def bos_ablation(counter: Counter, rows: int | None = None, seed: int = 0) -> Bo
     task, policy = task_of_counter(counter)
     batches = {split: draw_rows(counter, task, policy, split, rows, seed) for split in MAIN_SPLITS}
     edits = edits_of(counter, batches["ind"])
-    tallies = {split: _tally(counter, task, split, batches[split], edits, seed) for split in MAIN_SPLITS}
-    pairs = zip(edits, tallies["ind"].changes, tallies["ood"].changes, strict=True)
+    by_split = {split: _split_effects(counter, task, split, batches[split], edits, seed) for split in MAIN_SPLITS}
+    pairs = zip(edits, by_split["ind"].changes, by_split["ood"].changes, strict=True)
     effects = tuple(Effect(edit.kind, edit.layer, edit.head, ind, ood) for edit, ind, ood in pairs)
     main = "cut" if any(edit.kind == "cut" for edit in edits) else "state zero"
-    beyond = Effect(f"{main} beyond control", None, None, tallies["ind"].beyond_control, tallies["ood"].beyond_control)
+    beyond = Effect(
+        f"{main} beyond control",
+        None,
+        None,
+        by_split["ind"].beyond_control,
+        by_split["ood"].beyond_control,
+    )
     return BosAblation(
         architecture=_architecture(counter),
         task=f"{task.name} + bos" if task.bos else task.name,
         first=BOS if task.bos else "the first token",
-        clean_ind=tallies["ind"].accuracy,
-        clean_ood=tallies["ood"].accuracy,
+        clean_ind=by_split["ind"].accuracy,
+        clean_ood=by_split["ood"].accuracy,
         effects=effects,
         beyond_control=beyond,
-        changed=tallies["ood"].changed,
-        rows_at=tallies["ood"].rows_at,
+        changed=by_split["ood"].changed,
+        rows_at=by_split["ood"].rows_at,
         trained_up_to=task.prefix + task.train_length,
         rows=rows,
         seed=seed,
@@ -232,7 +238,7 @@ def _architecture(counter: Counter) -> str:
 
 
 @dataclass(frozen=True)
-class _Tally:
+class _SplitEffects:
     """The effects of the edits on one split."""
 
     accuracy: float  # percent, without an edit
@@ -242,7 +248,9 @@ class _Tally:
     rows_at: Int[np.ndarray, "pos"]
 
 
-def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequence[Edit], seed: int) -> _Tally:
+def _split_effects(
+    counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequence[Edit], seed: int
+) -> _SplitEffects:
     """The effects of the edits on a batch: predictions with each edit and without, compared row by row."""
     labels = batch.label_ids.cpu().numpy()
     scored = task.scored(split, batch.label_ids).cpu().numpy()
@@ -260,7 +268,7 @@ def _tally(counter: Counter, task: Task, split: Split, batch: Batch, edits: Sequ
     later = scored & (np.arange(scored.shape[1]) > 1)  # a state edit also changes the answer at its own token
     of_first, of_second = (((edited[edit] == labels) & later).sum(-1).astype(float) for edit in (main, control))
     (beyond,) = _differences(of_first[None], of_second, later.sum(1).astype(float), rows, seed)
-    return _Tally(
+    return _SplitEffects(
         accuracy=float(100 * (right @ rows) / max(n_scored @ rows, 1)),
         changes=_differences(right_edited, right, n_scored, rows, seed),
         beyond_control=beyond,

@@ -23,7 +23,7 @@ from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome, grade_outcome
-from probes.ablation.score_hooks import Scores, score_hooks
+from probes.ablation.score_hooks import AttentionScores, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.batches import Batch, draw_batch, position_range
@@ -158,7 +158,9 @@ def _answers(counter: Counter, batch: Batch, hooks: Hooks) -> Int[Tensor, "row p
         return counter(batch.token_ids, batch.position_ids).argmax(-1)
 
 
-def _open_mask(scores: Scores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns) -> Scores:
+def _open_mask(
+    scores: AttentionScores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns
+) -> AttentionScores:
     """The scores with those of the first query added at one later key per row."""
     row = torch.arange(len(column), device=column.device)
     scores[row, :, 0, column] = torch.einsum("bhd,bhd->bh", q[:, 0], k[row, column]) * scale
@@ -166,8 +168,13 @@ def _open_mask(scores: Scores, q: HeadVectors, k: HeadVectors, scale: float, col
 
 
 def _close_mask(
-    scores: Scores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns, visible: Bool[Tensor, "row key"]
-) -> Scores:
+    scores: AttentionScores,
+    q: HeadVectors,
+    k: HeadVectors,
+    scale: float,
+    column: Columns,
+    visible: Bool[Tensor, "row key"],
+) -> AttentionScores:
     """The scores with one query per row seeing only the visible keys."""
     row = torch.arange(len(column), device=column.device)
     scores[row, :, column] = scores[row, :, column].masked_fill(~visible[:, None], -torch.inf)

@@ -63,8 +63,8 @@ KINDS = {
     "all": _Kind("all parts shifted", "stay", 0),
 }
 
-Table = Float[Tensor, "_ *site"]  # the periodic part at each residue
-Edit = Float[Tensor, "row pos *site"]
+ResidueTable = Float[Tensor, "_ *site"]  # the periodic part at each residue
+StateChange = Float[Tensor, "row pos *site"]
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _sites(counter: Transformer) -> list[Site]:
 class _Part:
     """One periodic part of the states at a site, and that of the control's period."""
 
-    table: Table
-    other: Table  # with the control's period
+    table: ResidueTable
+    other: ResidueTable  # with the control's period
     variance: float  # share of the site's variance
 
 
@@ -268,11 +268,11 @@ class _Trial:
         hooks = [(site.hook, _add(edit.to(self.counter.device)))]
         return self.counter.run_with_hooks(self.token_ids, self.pids.to(self.counter.device), fwd_hooks=hooks)
 
-    def _edit(self, move: _Move, columns: slice) -> Edit:
+    def _edit(self, move: _Move, columns: slice) -> StateChange:
         """What a move adds to the states of each token; the control's is scaled to the length of the true one."""
         places = (self.pids if move.code == "pid" else self.distances)[:, columns]
 
-        def change(part: Table) -> Edit:
+        def change(part: ResidueTable) -> StateChange:
             here = part[places % len(part)]
             return -here if move.kind == "removed" else part[(places + self.steps) % len(part)] - here
 
@@ -289,18 +289,21 @@ class _Trial:
         return logits[:, -1].argmax(-1).cpu() == expected
 
 
-def _length(edit: Edit) -> Float[Tensor, "row pos *ones"]:
+def _length(edit: StateChange) -> Float[Tensor, "row pos *ones"]:
     """The norm of the edit at each token."""
     return edit.flatten(2).norm(dim=-1).reshape(*edit.shape[:2], *[1] * (edit.ndim - 2))
 
 
-def _add(edit: Edit) -> Callable[..., Tensor]:
+def _add(edit: StateChange) -> Callable[..., Tensor]:
     """A hook that adds the edit."""
     return lambda value, hook: value + edit.to(value.dtype)
 
 
 def _outcomes(
-    trials: Sequence[_Trial], sites: Sequence[Site], parts: dict[tuple[Site, str], _Part], right: Bool[Tensor, "row"]
+    trials: Sequence[_Trial],
+    sites: Sequence[Site],
+    parts: dict[tuple[Site, str], _Part],
+    right: Bool[Tensor, "row"],
 ) -> tuple[Shifted, ...]:
     """The outcome of every intervention at every site, with its control."""
     reported = right & (torch.arange(len(right)) % 2 == 0)

@@ -25,7 +25,7 @@ from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
-from probes.ablation.score_hooks import Scores, compute_scores, score_hooks
+from probes.ablation.score_hooks import AttentionScores, compute_scores, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, bootstrap_mean, share_interval
 from training.batches import Batch, draw_batch, position_range
@@ -124,21 +124,21 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
     generator = torch.Generator(counter.device).manual_seed(seed)
     batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in MAIN_SPLITS}
     others = draw_batch(task, policy, room, "ind", rows // 2, generator)
-    tally = partial(_tally, counter, task)
-    clean = {split: tally(split, batch, ()) for split, batch in batches.items()}
+    score = partial(_score_rows, counter, task)
+    clean = {split: score(split, batch, ()) for split, batch in batches.items()}
     if clean["ind"].share.value < LEAST_RIGHT:
         raise NotApplicable(f"it answers {clean['ind'].share.value:.0%} of IND tokens right: there is little to lose")
     longest = task.train_length + task.prefix
     at_one = [_rescore_hooks(counter, _angle_at(counter, distance), 0) for distance in DISTANCES if distance < longest]
     ways = {
         "averaged over distances": _rescore_hooks(counter, _mean_angle(counter, longest), 0),
-        "all at one distance": max(at_one, key=lambda hooks: tally("ind", others, hooks).share.value),
+        "all at one distance": max(at_one, key=lambda hooks: score("ind", others, hooks).share.value),
         "known distances only": _rescore_hooks(counter, _angle_at(counter, longest - 1), longest),
     }
     outcomes = []
     for done, hooks in ways.items():
         for split, batch in batches.items():
-            after = tally(split, batch, hooks)
+            after = score(split, batch, hooks)
             change = after.change_from(clean[split], seed)
             outcomes.append(Rescored(done, split, "right", after.share, clean[split].share, change=change))
     shares: dict[str, Interval] = {split: before.share for split, before in clean.items()}
@@ -146,28 +146,28 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
 
 
 @dataclass(frozen=True)
-class _Tally:
+class _RowScores:
     """The number of right and of scored tokens in each row."""
 
     hits: Float[np.ndarray, "row"]
     scored: Float[np.ndarray, "row"]
     share: Interval  # of scored tokens that are right; its interval counts rows, not tokens
 
-    def change_from(self, before: "_Tally", seed: int) -> Interval:
+    def change_from(self, before: "_RowScores", seed: int) -> Interval:
         """The change in accuracy, with an interval from resampling rows together with both of their results."""
         rows = np.ones(len(self.hits))
         (change,) = bootstrap_mean((self.hits - before.hits)[None], self.scored, rows, seed)
         return change
 
 
-def _tally(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _Tally:
+def _score_rows(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _RowScores:
     """The right tokens of each row of a batch, in a run with these hooks."""
     scored = task.scored(split, batch.label_ids)
     with evaluating(counter), counter.hooks(fwd_hooks=list(hooks)):
         right = predict(counter, batch) == batch.label_ids
     share = share_interval(right[scored].cpu(), independent=int(scored.any(1).sum()))
     hits, counts = ((part & scored).sum(1).double().cpu().numpy() for part in (right, scored))
-    return _Tally(hits, counts, share)
+    return _RowScores(hits, counts, share)
 
 
 def _angle_at(counter: Transformer, distance: int) -> Angle:
@@ -190,7 +190,9 @@ def _rescore_hooks(counter: Transformer, angle: Angle, beyond: int) -> Hooks:
     return score_hooks(counter, partial(_rescore, angle, beyond), rotated=False)
 
 
-def _rescore(angle: Angle, beyond: int, scores: Scores, q: HeadVectors, k: HeadVectors, scale: float) -> Scores:
+def _rescore(
+    angle: Angle, beyond: int, scores: AttentionScores, q: HeadVectors, k: HeadVectors, scale: float
+) -> AttentionScores:
     """The scores, with those of far keys replaced."""
     place = torch.arange(scores.shape[-1], device=scores.device)
     far = place[:, None] - place >= beyond

@@ -13,9 +13,9 @@ from models.transformer import Transformer
 from models.transformer_block import Block
 from probes.ablation.edits import Hooks
 
-Scores = Float[Tensor, "row head query key"]
+AttentionScores = Float[Tensor, "row head query key"]
 # From an attention's scores, queries, keys and score scale, the scores that it shall use instead.
-ChangeScores = Callable[[Scores, HeadVectors, HeadVectors, float], Scores]
+ChangeScores = Callable[[AttentionScores, HeadVectors, HeadVectors, float], AttentionScores]
 
 
 def score_hooks(counter: Transformer, change: ChangeScores, rotated: bool = True) -> Hooks:
@@ -30,7 +30,7 @@ def score_hooks(counter: Transformer, change: ChangeScores, rotated: bool = True
     return tuple(hooks)
 
 
-def compute_scores(q: HeadVectors, k: HeadVectors, scale: float) -> Scores:
+def compute_scores(q: HeadVectors, k: HeadVectors, scale: float) -> AttentionScores:
     """The scores of all pairs of queries and keys, without a mask."""
     return torch.einsum("bqhd,bkhd->bhqk", q, k) * scale
 
@@ -41,7 +41,9 @@ def _remember(queries_keys: list[Tensor], value: Tensor, hook: object) -> Tensor
     return value
 
 
-def _change(change: ChangeScores, queries_keys: list[Tensor], scale: float, scores: Scores, hook: object) -> Scores:
+def _change(
+    change: ChangeScores, queries_keys: list[Tensor], scale: float, scores: AttentionScores, hook: object
+) -> AttentionScores:
     """A hook that returns the changed scores and empties the list for the next run."""
     q, k = queries_keys
     queries_keys.clear()

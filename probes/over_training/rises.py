@@ -23,8 +23,8 @@ FLIPS = 4999
 CLEAR = 0.5  # Kendall's tau above which a tendency is clear
 NEGLIGIBLE = 0.01  # share of a curve's largest value
 
-Scores = Float[np.ndarray, "snapshot"]
-Steps = Int[np.ndarray, "snapshot"]
+Curve = Float[np.ndarray, "snapshot"]
+SnapshotSteps = Int[np.ndarray, "snapshot"]
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class Rise:
         return self.p <= ALPHA
 
 
-def find_rise(steps: Steps, scores: Scores, floor: float | None = None, seed: int = 0, flips: int = FLIPS) -> Rise:
+def find_rise(
+    steps: SnapshotSteps, scores: Curve, floor: float | None = None, seed: int = 0, flips: int = FLIPS
+) -> Rise:
     """The rise of one curve in one run; scores below the floor count as the floor."""
     begin, end = window(scores if floor is None else np.maximum(scores, floor))
     return Rise(int(steps[begin]), int(steps[end]), rise_p([scores], [floor], seed, flips))
 
 
-def rise_p(curves: Sequence[Scores], floors: Sequence[float | None], seed: int = 0, flips: int = FLIPS) -> float:
+def rise_p(curves: Sequence[Curve], floors: Sequence[float | None], seed: int = 0, flips: int = FLIPS) -> float:
     """The p-value of rises over runs: how often curves with random signs of their changes rise as far in sum."""
     generator = np.random.default_rng(seed)
     observed, flipped = 0.0, np.zeros(flips)
@@ -65,7 +67,7 @@ def rise_p(curves: Sequence[Scores], floors: Sequence[float | None], seed: int =
     return float((1 + (flipped >= observed * (1 - 1e-9)).sum()) / (1 + flips))
 
 
-def window(scores: Scores) -> tuple[int, int]:
+def window(scores: Curve) -> tuple[int, int]:
     """The indices of the snapshots between which scores rise: the last of the flat start, the first of the flat end."""
     middle = change_point(scores)
     starts = [last for last in range(middle) if tendency(scores[: last + 1]) <= CLEAR]
@@ -73,14 +75,14 @@ def window(scores: Scores) -> tuple[int, int]:
     return max(starts), min(ends)
 
 
-def change_point(scores: Scores) -> int:
+def change_point(scores: Curve) -> int:
     """The index that splits the scores best into a lower and a higher part, by ranks (Pettitt, 1979)."""
     signs = np.sign(np.subtract.outer(scores, scores))
     apart = [signs[split:, :split].sum() for split in range(1, len(scores))]
     return 1 + int(np.argmax(apart))
 
 
-def tendency(scores: Scores) -> float:
+def tendency(scores: Curve) -> float:
     """The share of pairs of snapshots of which the later is higher, minus the share of which it is lower (Kendall).
 
     >>> tendency(np.array([1.0, 4.0, 2.0, 3.0])).__round__(2), tendency(np.array([5.0]))

@@ -28,8 +28,8 @@ ROWS_TO_SEE_TOKENS = 1024  # enough for every start number to occur
 ROWS_AT_ONCE = 32
 
 Ids = Int[Tensor, "token"]
-Pairs = Float[np.ndarray, "head source target"]
-Table = Float[Tensor, "head source target"]
+PairArray = Float[np.ndarray, "head source target"]
+PairTable = Float[Tensor, "head source target"]
 Projected = Float[Tensor, "token pid head d_head"]  # queries or keys of each token at each PID
 
 
@@ -37,8 +37,8 @@ Projected = Float[Tensor, "token pid head d_head"]  # queries or keys of each to
 class Moments:
     """The mean and std of the scores of each head and token pair; NaN for pairs that were never seen."""
 
-    mean: Pairs
-    std: Pairs
+    mean: PairArray
+    std: PairArray
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tupl
     return (q, k) if rotation is None else (rotate(q, *rotation), rotate(k, *rotation))
 
 
-def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
+def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[PairTable, PairTable]:
     """Mean and std over the differences of PIDs, each weighted by the number of pairs that have it."""
     n = q.shape[1]
     scale = _first_block(counter).attn.score_scale
@@ -118,7 +118,7 @@ def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Ta
     return mean, ((scores - mean[..., None]).square() @ share).sqrt()
 
 
-def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
+def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[PairTable, PairTable]:
     """Mean and std over all pairs of PIDs: means from sums of keys, then the squares of the centred scores.
 
     It takes one source and one head at a time, so that their scores stay in the processor's cache: 3 times as fast as
@@ -213,5 +213,5 @@ def _moments_of_sums(sums: Float[Tensor, "three head source target"]) -> Moments
     return Moments(_numpy(mean), _numpy((squares / number - mean.square()).clamp(min=0).sqrt()))
 
 
-def _numpy(table: Table) -> Pairs:
+def _numpy(table: PairTable) -> PairArray:
     return table.double().cpu().numpy()

@@ -184,7 +184,7 @@ class Task(ABC):
     def with_lengths(self, train_length: int | None, ood_length: int | None) -> "Task":
         """The same task, with the same vocabulary, on rows of other lengths; None keeps a length."""
         lengths = {"train_length": train_length, "ood_length": ood_length}
-        given = {name: length for name, length in lengths.items() if length is not None}
+        given: dict[str, Any] = {name: length for name, length in lengths.items() if length is not None}
         return replace(self, **self._vocabulary_settings, **given) if given else self
 
     @property
