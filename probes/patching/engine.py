@@ -92,14 +92,11 @@ class PatchGrid(Result):
         independent = 1 / (share**2).sum()
         return np.sqrt(variance / (independent - 1)) if independent > 1 + 1e-9 else np.full(variance.shape, np.nan)
 
-    def best(self, count: int = TOP) -> list[tuple[dict[str, int], float]]:
-        """The cells with the largest effects, as coordinates and effect."""
-        order = np.argsort(-self.effect, axis=None, kind="stable")[:count]
-        places = np.stack(np.unravel_index(order, self.values.shape), -1)
-        return [
-            ({axis: at[i] for i, (axis, at) in zip(place, self.axes.items(), strict=True)}, float(self.effect.flat[n]))
-            for place, n in zip(places, order, strict=True)
-        ]
+    @property
+    def cell_names(self) -> list[str]:
+        """The coordinates of each cell as text, such as `layer 1 pos 3`, in the order of `values.ravel()`."""
+        cells = product(*self.axes.values())
+        return [" ".join(f"{axis} {at}" for axis, at in zip(self.axes, cell, strict=True)) for cell in cells]
 
     @property
     def verdict(self) -> Verdict:
@@ -112,7 +109,8 @@ class PatchGrid(Result):
                 f"No single patch of {self.site} {does} even {NOTICEABLE:.0%}; {gap}.",
                 f"a cell whose patch moves {self.metric} by that much of the difference",
             )
-        named = ", ".join(f"{_place(cell)} ({share:.0%})" for cell, share in self.best())
+        strongest = np.argsort(-self.effect, axis=None, kind="stable")[:TOP]
+        named = ", ".join(f"{self.cell_names[cell]} ({self.effect.flat[cell]:.0%})" for cell in strongest)
         return Verdict(
             f"One patch of {self.site} {does} most at {named}; {gap}.",
             f"another cell whose patch moves {self.metric} further from one run's value to the other's",
@@ -127,11 +125,6 @@ class PatchGrid(Result):
     def _mean(self, by_row: Float[np.ndarray, "*axes row"]) -> Float[np.ndarray, "*axes"]:
         """The weighted mean over rows."""
         return np.asarray(by_row @ (self.weights / self.weights.sum()))
-
-
-def _place(cell: Mapping[str, int]) -> str:
-    """A cell's coordinates as text, such as `layer 1 pos 3`."""
-    return " ".join(f"{axis} {index}" for axis, index in cell.items())
 
 
 def activation_patch(

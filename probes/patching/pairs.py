@@ -14,7 +14,6 @@ kinds that have heads, patched one head at a time at all positions.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -76,13 +75,8 @@ class PairPatching(Result):
         if abs(effect[strongest[0]]) < NOTICEABLE:
             least = f"{NOTICEABLE:.0%} of {what}" if self.relative else f"{what} by {NOTICEABLE}"
             return f"No single patch of {site} {does} {least}."
-        axes, cells = self.grids[site].axes, list(product(*self.grids[site].axes.values()))
-        named = [
-            " ".join(f"{axis} {index}" for axis, index in zip(axes, cells[cell], strict=True))
-            + (f" ({effect[cell]:.0%})" if self.relative else f" ({effect[cell]:+.2f})")
-            for cell in strongest
-            if abs(effect[cell]) >= NOTICEABLE
-        ]
+        names, form = self.grids[site].cell_names, ".0%" if self.relative else "+.2f"
+        named = [f"{names[cell]} ({effect[cell]:{form}})" for cell in strongest if abs(effect[cell]) >= NOTICEABLE]
         return f"A patch of {site} {does} {what} most at {', '.join(named)}."
 
     @property

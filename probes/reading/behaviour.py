@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, Shaped
+from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from models.counter import Counter
@@ -140,7 +141,7 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
     total: dict[str, Interval] = {}
     constant: dict[str, float] = {}
     by_position: dict[str, PercentAt] = {}
-    pairs: dict[str, Int[Tensor, "pair 3"]] = {}  # label, answer, weight
+    pairs: dict[str, Int[np.ndarray, "pair 3"]] = {}  # label, answer, weight
     for split in task.splits:
         batch = draw_rows(counter, task, policy, split, rows, seed)
         answers = predict(counter, batch)
@@ -152,7 +153,8 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
         by_position[split] = _by_position(right, scored, batch.weights)
         if split in MAIN_SPLITS:
             weights = batch.weights[:, None].expand(scored.shape)
-            pairs[split] = torch.stack([batch.label_ids[scored], answers[scored], weights[scored].long()], 1)
+            columns = [batch.label_ids[scored], answers[scored], weights[scored].long()]
+            pairs[split] = torch.stack(columns, 1).cpu().numpy()
     names, confusion = _confusion(task, pairs)
     why_no_shift = _why_no_shift(counter, policy)
     by_shift: dict[str, PercentAt] = {}
@@ -193,15 +195,14 @@ def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> PercentAt:
 
 
 def _confusion(
-    task: Task, pairs: dict[str, Int[Tensor, "pair 3"]]
+    task: Task, pairs: dict[str, Int[np.ndarray, "pair 3"]]
 ) -> tuple[tuple[str, ...], dict[str, Int[np.ndarray, "right answer"]]]:
     """The tokens that occur as label or answer, and per split how often each was answered for each right one."""
-    ids = torch.cat([of_split[:, :2].flatten() for of_split in pairs.values()]).unique()
-    counts = {}
-    for split, of_split in pairs.items():
-        cell = torch.searchsorted(ids, of_split[:, :2].contiguous())
-        flat = torch.bincount(cell[:, 0] * len(ids) + cell[:, 1], of_split[:, 2].double(), minlength=len(ids) ** 2)
-        counts[split] = flat.long().view(len(ids), len(ids)).cpu().numpy()
+    ids = np.unique(np.concatenate([of_split[:, :2] for of_split in pairs.values()]))
+    counts = {
+        split: confusion_matrix(labels, answers, labels=ids, sample_weight=weights)
+        for split, (labels, answers, weights) in ((split, of_split.T) for split, of_split in pairs.items())
+    }
     return tuple(task.vocab.decode(ids.tolist())), counts
 
 

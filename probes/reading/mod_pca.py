@@ -122,20 +122,14 @@ class ModPca(Result):
 
         None without a claim, if its sites were not looked at, or if intervals leave it open.
         """
-        seen = [self._clear_tens(site) for site in PAPER_SITES]
-        if self.claim is None or "not looked at" in seen:
+        heads = [[at for at in self.sites if Site(at.site.kind, at.site.layer) == site] for site in PAPER_SITES]
+        if self.claim is None or not all(heads):
             return None
-        if (not self.claim) in seen:
+        by_site = [[at.clear(USUAL_MODULUS) for at in of_site] for of_site in heads]
+        clear = [True if True in of_site else None if None in of_site else False for of_site in by_site]
+        if (not self.claim) in clear:
             return False
-        return None if None in seen else True
-
-    def _clear_tens(self, site: Site) -> bool | str | None:
-        """Whether the site, or one of its heads, has clear clusters by PID mod 10; None if intervals leave it open."""
-        heads = [at for at in self.sites if (at.site.kind, at.site.layer) == (site.kind, site.layer)]
-        clear = [at.clear(USUAL_MODULUS) for at in heads]
-        if not heads:
-            return "not looked at"
-        return True if True in clear else None if None in clear else False
+        return None if None in clear else True
 
     def to_frame(self) -> pd.DataFrame:
         """One line per site and modulus; columns about the whole site are repeated on all of its lines."""

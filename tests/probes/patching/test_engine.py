@@ -332,10 +332,11 @@ def test_a_result_names_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = grid.to_frame()
     assert list(frame.columns) == ["site", "layer", "pos", "head", "value", "stderr", "effect"]
     assert len(frame) == 8
-    cell, effect = grid.best(1)[0]
-    line = frame[(frame["pos"] == cell["pos"]) & (frame["head"] == cell["head"])]
-    assert effect == line["effect"].item() == frame["effect"].max()
-    assert f"pos {cell['pos']} head {cell['head']}" in grid.verdict.sentence
+    names = [f"layer 1 pos {line.pos} head {line.head}" for line in frame.itertuples()]
+    assert grid.cell_names == names
+    strongest = int(frame["effect"].argmax())
+    assert grid.effect.ravel()[strongest] == frame["effect"][strongest] == frame["effect"].max()
+    assert f"most at {names[strongest]} ({frame['effect'][strongest]:.0%})" in grid.verdict.sentence
     whole = activation_patch(lively(), clean, corrupted, "z")
     np.testing.assert_allclose(grid.values, whole.values[1:, [0, 6]], atol=1e-6)
     assert whole.to_dict()["verdict"]["sentence"]
