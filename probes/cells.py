@@ -33,7 +33,7 @@ def find_cell(name: str, seeds: Sequence[int] | None = None, runs: Path | None =
     """
     cell = cell_of(Path(name).as_posix())
     if runs is not None and not runs.is_dir():
-        raise CountLensError(f"{runs} is no folder: --runs is where a sweep put its runs")
+        raise CountLensError(f"{runs} is no folder: --runs is the folder of a sweep's runs")
     folders = [*([runs] if runs is not None else []), SHIPPED, RUNS]
     files: dict[int, Path] = {}
     for folder in [*(folder / cell for folder in folders), Path(cell)]:

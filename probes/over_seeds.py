@@ -77,7 +77,7 @@ class OverSeeds(Result):
         number = len(self.headlines)
         if number == 0:
             reasons = " ".join(dict.fromkeys(seed.sentence for seed in self.seeds))
-            return Verdict(f"No seed of {self.cell} can be asked: {reasons}{self._missing()}", "other weights")
+            return Verdict(f"No seed of {self.cell} can be probed: {reasons}{self._missing()}", "other weights")
         counts = ", ".join(f"{label} {times}" for label, times in self.labels.items())
         share = self.agreement
         sentence = (

@@ -95,13 +95,13 @@ PROBES: dict[str, Probe] = {
     "attention": Probe(
         "Attention-score variation",
         "How much do attention scores of one pair of tokens vary with their positions?",
-        "Selective counting wants attention that ignores position; rope's cannot.",
+        "Selective counting needs attention that ignores position; rope's cannot.",
         lambda subject, seed: attention_variation(subject.counter, seed=seed),
         lambda subjects, results: compare_variation(results),
     ),
     "bos": Probe(
         "First-token ablation",
-        "What breaks when nothing can read bos, or the first token where there is none?",
+        "What breaks when nothing can read bos, or the first token if there is no bos?",
         "nope and rope need a bos token as an anchor to count from.",
         lambda subject, seed: bos_ablation(subject.counter, seed=seed),
     ),
@@ -144,7 +144,7 @@ PROBES: dict[str, Probe] = {
     "position_free": Probe(
         "Attention without positions",
         "Does a rotary counter do as well, or better, if its attention scores ignore positions?",
-        "Selective counting wants attention by token alone, and rope's positions stand in its way.",
+        "Selective counting needs attention by token alone, and rope's positions disturb it.",
         lambda subject, seed: position_free(subject.counter, seed=seed),
     ),
     "mask": Probe(

@@ -115,7 +115,7 @@ def bounds(samples: Shaped[np.ndarray, "*at sample"]) -> Float[np.ndarray, "low_
 def wilson(
     right: Float[np.ndarray, "at"], scored: Float[np.ndarray, "at"]
 ) -> tuple[Float[np.ndarray, "at"], Float[np.ndarray, "at"]]:
-    """Wilson's interval of a share, between 0 and 1; NaN where nothing is scored."""
+    """Wilson's interval of a share, between 0 and 1; NaN if nothing is scored."""
     z = ndtri((1 + CONFIDENCE) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = right / scored

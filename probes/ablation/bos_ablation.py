@@ -125,8 +125,8 @@ class BosAblation(Result):
             parts.append(self._heads())
         return Verdict(
             "; ".join(parts) + ".",
-            f"An edit counts where the whole 95 % interval of its change lies below {-MATTERS:.0f} point; were the "
-            "first token one like any other, the same edit of the second would cost as much.",
+            f"An edit counts if the whole 95 % interval of its change lies below {-MATTERS:.0f} point; if the first "
+            "token were like any other, the same edit of the second would cost as much.",
             self._agrees(),
         )
 

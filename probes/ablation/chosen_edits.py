@@ -59,7 +59,7 @@ class ChosenEdits(Result):
             f"With {self.done} {self.places}, accuracy goes from {clean[0]:.1f} to {edited[0]:.1f} % at trained "
             f"positions and from {clean[1]:.1f} to {edited[1]:.1f} % beyond; with the second token edited instead, "
             f"to {control[0]:.1f} and {control[1]:.1f} %.",
-            "The first token would matter no more than another, were both edits to cost the same.",
+            "If both edits cost the same, the first token matters no more than another one.",
         )
 
     def to_frame(self) -> pd.DataFrame:

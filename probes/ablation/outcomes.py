@@ -13,7 +13,7 @@ class Outcome:
     """How often answers come out as predicted after an intervention, and after its control."""
 
     done: str  # the intervention, in words
-    place: str  # where, in words
+    place: str  # the place of the intervention, in words
     predicted: str  # what the claim predicts for the answers, in words
     share: Interval  # of answers as predicted
     control: Interval | None = None  # share of such answers after the control; None if there is no control

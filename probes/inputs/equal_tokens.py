@@ -16,8 +16,8 @@ from training.tasks import Task
 USUAL_PIDS = 128
 
 
-def first_tested(task: Task) -> int:
-    """The index of the first equal token that is tested: 1 if it is the row's first token, which is skipped; else 0."""
+def n_untested(task: Task) -> int:
+    """How many of the equal tokens are left untested: 1, the row's first token, or 0 after bos or a start number."""
     return 0 if task.prefix else 1
 
 

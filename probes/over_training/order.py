@@ -75,7 +75,7 @@ class OrderOverRuns(Result):
 
     @property
     def verdict(self) -> Verdict:
-        changes = "more runs: an order holds where most runs have it and the opposite is surely rarer"
+        changes = "more runs: an order holds if most runs have it and the opposite is surely rarer"
         if self.reference_p > ALPHA:
             sentence = f"OOD accuracy has no sure rise over {len(self.runs)} runs (p = {self.reference_p:.2f})."
         else:

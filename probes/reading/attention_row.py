@@ -48,7 +48,7 @@ class AttentionRow(Result):
         even = 100 * np.mean([1 / np.isfinite(query).sum() for query in self.scores[0, 1:]])
         return Verdict(
             f"At layer {self.layer} a token gives the first one {first:.0f} % of its attention and itself {own:.0f} %; "
-            f"were it shared out evenly, {even:.0f} %.",
+            f"evenly distributed attention would give {even:.0f} %.",
             "other tokens, or another shift",
         )
 

@@ -29,7 +29,7 @@ from scipy.stats import false_discovery_control
 
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, first_tested
+from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, n_untested
 from probes.reading.lasting import LEAST_LEFT
 from probes.reading.pca import principal_components
 from probes.reading.periods import (
@@ -194,7 +194,7 @@ def mod_pca(
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
     activations = equal_token_activations(counter, task, places, chosen, counted)
     expected = getattr(task, "base", None)
-    start = first_tested(task)
+    start = n_untested(task)
     tested = {site: find_period(x[start:], moduli, expected, permutations, seed) for site, x in activations.items()}
     corrected = _correct_over_sites(tested)
     pictures = {site: principal_components(x, components) for site, x in activations.items()}
@@ -222,7 +222,7 @@ def base_score(counter: Counter, seed: int = 0) -> float:
     if len(places) - 1 < LEAST_ROUNDS * base:
         raise NotApplicable(f"{len(places)} positions hold fewer than {LEAST_ROUNDS} rounds of {base}")
     activations = equal_token_activations(counter, task, places, sites, task.kinds[0])
-    return float(np.mean([cluster_score(x[first_tested(task) :], base) for x in activations.values()]))
+    return float(np.mean([cluster_score(x[n_untested(task) :], base) for x in activations.values()]))
 
 
 def _correct_over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 
 from models.counter import Counter
-from probes.inputs.equal_tokens import first_tested
+from probes.inputs.equal_tokens import n_untested
 from probes.reading.pca import ROUNDING
 from probes.result import NotApplicable
 from probes.sites import Site, site_activations
@@ -67,7 +67,7 @@ def pid_or_answer(counter: Counter, task: Task, sites: Sequence[Site]) -> dict[S
     if task.period is None or not counter.has_positions:
         raise NotApplicable("only modular counters with position ids have both a PID and an answer modulo m")
     period, n_tokens = task.period, task.prefix + task.train_length
-    start = task.prefix + first_tested(task)
+    start = task.prefix + n_untested(task)
     shift_rounds = min(ROUNDS, (counter.cfg.max_position - n_tokens) // period)
     column_rounds = (n_tokens - start) // period
     if min(shift_rounds, column_rounds) < LEAST_ROUNDS:

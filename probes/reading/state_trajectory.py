@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
-from probes.inputs.equal_tokens import equal_token_activations, first_tested
+from probes.inputs.equal_tokens import equal_token_activations, n_untested
 from probes.reading.pca import principal_components
 from probes.reading.periods import USUAL_MODULUS
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
@@ -165,7 +165,7 @@ def state_trajectory(
     places = np.arange(n_prefix, n_prefix + length)
     states = equal_token_activations(counter, task, places, [site], token)[site]
     coordinates, shares = principal_components(states)
-    start = first_tested(task)
+    start = n_untested(task)
     labels = task.label_tokens([*task.prefix_tokens, *[token] * length])[n_prefix:]
     return StateTrajectory(
         layer,
