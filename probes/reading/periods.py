@@ -176,7 +176,7 @@ def _check(moduli: Sequence[int], n_pos: int) -> None:
 
 
 def innovations(activations: Float[np.ndarray, "pos d"], slowest: int) -> Innovations | None:
-    """The activations without drift slower than a period of `slowest`, and without what each inherits from the previous.
+    """The activations without drift slower than a period of `slowest`, and without what each keeps of the one before.
 
     None if they vary by nothing but drift.
     """
