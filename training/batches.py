@@ -88,8 +88,8 @@ def draw_tokens(
     max_position = position_range(counter, task)
     table = None
     if not independent_rows:
-        least = simplest_policy(counter, policy)
-        table = tabulate_rows(task, least, max_position, split, counter.cfg.causal, generator.device)
+        simplest = simplest_policy(counter, policy)
+        table = tabulate_rows(task, simplest, max_position, split, counter.cfg.causal, generator.device)
     if table is None:
         batch = draw_batch(task, policy, max_position, split, size, generator)
         return WeightedTokens(batch, batch.attention_mask.float())
@@ -102,9 +102,10 @@ def position_range(counter: Counter, task: Task) -> int:
 
 
 def simplest_policy(counter: Counter, policy: str) -> str:
-    """A policy that gives the counter the same logits on fewer different rows, or the given policy; both are names.
+    """The name of the policy whose rows are enough to compute the counter's logits on all rows of `policy`.
 
-    That is contiguous if the counter ignores positions, or if it ignores shifts and the policy only shifts rows.
+    Contiguous rows are enough if the counter ignores positions, or if it ignores shifts and `policy` only shifts rows.
+    Otherwise it is `policy` itself.
     """
     only_shifts = get_policy(policy).count_offsets is not None
     return CONTIGUOUS if counter.ignores_positions or (only_shifts and counter.ignores_shifts) else policy

@@ -90,8 +90,10 @@ class PatchCells:
         return int(self.pos.min()) if causal and self.pos is not None else 0
 
     def take(self, rows: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "..."]:
-        """The values of the rows at the cells' positions, [batch, cell, ...]; whole rows, [(cell batch), pos, ...],
-        if cells have no position. Code that treats positions independently can take both.
+        """The values of the rows at the cells' positions: [batch, cell, ...].
+
+        If the cells have no position, a copy of the whole rows per cell: [(cell batch), pos, ...]. Code that treats
+        positions independently can take either.
         """
         return rows.expand(self.count, *rows.shape).flatten(0, 1) if self.pos is None else rows[:, self.pos]
 
