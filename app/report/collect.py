@@ -13,7 +13,7 @@ from tqdm import tqdm
 from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.cells import Cell
-from probes.over_seeds import SeedVerdict, ask_counter, gather
+from probes.over_seeds import SeedVerdict, gather, probe_seed
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
 from training.paper.tables import paper_numbers_of
@@ -84,7 +84,7 @@ def collect_cells(cells: Sequence[Cell], probes: Sequence[str], seed: int, progr
             subjects.append(replace(subject, name=printable(subject.name)))
             for name in chosen:
                 bar.set_description_str(f"{subjects[-1].name} {name}")
-                verdicts[cell.name, name].append(ask_counter(name, number, subject, seed))
+                verdicts[cell.name, name].append(probe_seed(name, number, subject, seed))
                 bar.update()
     for cell in cells:
         for name in chosen:

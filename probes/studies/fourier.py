@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from models.hooks import hook_name
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.inputs.counterfactual_rows import shifted_rows
 from probes.result import task_of_counter
 from training.evaluate import evaluating

@@ -8,7 +8,7 @@ from models.checkpoint import load_counter
 from models.find import find_snapshots
 from models.transformer import Transformer
 from probes.mechanism.anchors import anchor_probe
-from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer
+from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, constant_accuracy
 from probes.over_training.rises import change_point
 from probes.result import task_of_counter
 from probes.stats import Interval
@@ -247,7 +247,7 @@ def _measure_rises(run: RunFolder) -> Row:
     vote = np.array([followed_beginning(counter, TOGETHER, ROWS_TOGETHER, SEED) for counter in counters])
     task, _ = task_of_counter(counters[-1])
     assert task.period is not None
-    floors = {"vote_rise": 100 / task.period, "ood_rise": accuracy_of_one_answer("ood")(counters[-1], SEED)}
+    floors = {"vote_rise": 100 / task.period, "ood_rise": constant_accuracy("ood")(counters[-1], SEED)}
     curves = {"vote_rise": vote, "ood_rise": ood}
     return {name: _step_of_rise(steps, np.maximum(curves[name], floor)) for name, floor in floors.items()}
 
