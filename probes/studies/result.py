@@ -1,4 +1,4 @@
-"""What a study found, in memory and on disk. `list_results(folder)` gives every result below a folder."""
+"""The result of a study, in memory and on disk. `list_results(folder)` gives every result below a folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +7,13 @@ import pandas as pd
 
 from models.border import convert, decode_json, read_text
 from models.errors import CountLensError
+from models.find import SHIPPED
 from probes.result import Result, Verdict
+from probes.stats import Interval
 from probes.studies.study import JudgedClaim, Panel, Protocol, Row, Status, overall_status, table_of
 
 RESULT = "result.json"  # its name in the folder of a study
+SHIPPED_STUDIES = SHIPPED / "studies"  # results that come with the project; the explorer reads all below SHIPPED
 MAX_BYTES = 16 * 2**20  # of a result; 400 runs take about 200,000
 SCHEMA_VERSION = 1
 
@@ -80,21 +83,19 @@ class StudyResult(Result):
 
 def describe(judged: JudgedClaim) -> str:
     """A claim's number and what follows from it, in words."""
-    claim = judged.claim
     if judged.estimate is None:
-        return f"{claim.name}: not measured"
-    value, low, high = (_number(bound) for bound in vars(judged.estimate).values())
-    unit = f" {claim.unit}" if claim.unit else ""
-    return f"{claim.name}: {value}{unit} ({low} to {high}), {judged.status}"
+        return f"{judged.claim.name}: not measured"
+    return f"{judged.claim.name}: {in_words(judged.estimate, judged.claim.unit)}, {judged.status}"
 
 
-def _number(value: float) -> str:
-    """As many digits as matter.
+def in_words(interval: Interval, unit: str = "") -> str:
+    """A number with its interval.
 
-    >>> _number(41.234), _number(-0.823)
-    ('41.2', '-0.82')
+    >>> in_words(Interval(41.234, 37.0, 45.04), "points"), in_words(Interval(-0.823, -0.9, -0.7))
+    ('41.2 points (37.0 to 45.0)', '-0.82 (-0.90 to -0.70)')
     """
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    value, low, high = (f"{bound:.1f}" if abs(bound) >= 10 else f"{bound:.2f}" for bound in vars(interval).values())
+    return f"{value}{unit and f' {unit}'} ({low} to {high})"
 
 
 def read_result(path: Path) -> StudyResult:

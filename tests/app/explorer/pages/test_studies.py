@@ -44,7 +44,7 @@ def studies(more_counters: Path) -> Iterator[Path]:
 def test_a_result_is_shown_with_its_claims_pictures_and_what_is_missing(
     studies: Path, open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("studies")
+    app = open_page("studies", study=f"{studies.parent.name}/studies/planted")
     assert not app.exception
     assert app.subheader[0].value == "7. A planted study"
     text = " ".join(block.value for block in (*app.markdown, *app.caption))
@@ -64,5 +64,8 @@ def test_a_broken_result_is_named_without_the_servers_paths(studies: Path, open_
     assert str(studies) not in app.error[0].value
 
 
-def test_without_results_it_says_how_to_get_one(open_page: Callable[..., Any]) -> None:
+def test_without_results_it_says_how_to_get_one(
+    open_page: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.explorer.pages.studies.list_results", lambda folder: [])
     assert "countlens study NAME" in open_page("studies").info[0].value
