@@ -64,8 +64,6 @@ def test_a_broken_result_is_named_without_the_servers_paths(studies: Path, open_
     assert str(studies) not in app.error[0].value
 
 
-def test_without_results_it_says_how_to_get_one(
-    open_page: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_results_it_says_how_to_get_one(open_page: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.explorer.pages.studies.list_results", lambda folder: [])
     assert "countlens study NAME" in open_page("studies").info[0].value
