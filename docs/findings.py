@@ -18,8 +18,10 @@ import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import jinja2
+import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
@@ -100,21 +102,22 @@ class Page:
         assert self.result is not None
         return came_out(next(judged for judged in self.result.claims if judged.claim.name == claim))
 
-    def mean(self, column: str, percent: bool = False, **values: object) -> str:
-        """The mean of a column over the runs with these values, with its interval; of shares, in percent."""
-        assert self.result is not None
-        runs = select(self.result.to_frame(), **values) if values else self.result.to_frame()
-        interval = over_seeds(runs, mean_of(column))
-        assert interval is not None, f"{self.name}: no runs with {column} and {values}"
-        if percent:
-            return in_words(Interval(*(100 * bound for bound in vars(interval).values())), "%")
-        return in_words(interval)
+    def mean(self, column: str, form: Literal["", "%", "share"] = "", **values: object) -> str:
+        """The mean of a column over the runs with these values, with its interval; percents and shares as percents."""
+        interval = over_seeds(self._runs(values), mean_of(column))
+        assert interval is not None, f"{self.name}: too few runs with {column} and {values}"
+        scale = 100 if form == "share" else 1
+        return in_words(Interval(*(scale * bound for bound in vars(interval).values())), "%" if form else "")
 
     def count(self, column: str, above: float, **values: object) -> str:
         """How many of the runs with these values have more than that in a column, as 9 of 10."""
-        assert self.result is not None
-        runs = select(self.result.to_frame(), **values) if values else self.result.to_frame()
+        runs = self._runs(values)
         return f"{int((runs[column] > above).sum())} of {len(runs)}"
+
+    def _runs(self, values: dict[str, object]) -> pd.DataFrame:
+        assert self.result is not None
+        table = self.result.to_frame()
+        return select(table, **values) if values else table
 
 
 def came_out(judged: JudgedClaim) -> str:
