@@ -44,7 +44,6 @@ def test_a_page_is_what_the_script_writes_and_at_most_two_pages_long(findings: M
 def test_the_readme_has_a_line_for_each_finding(findings: ModuleType) -> None:
     readme = (ROOT / "README.md").read_text()
     assert findings.with_table(readme, findings.list_pages()) == readme, "run python docs/findings.py"
-    assert readme.count("](docs/findings/") == len(STUDIES) + 2  # and two links to the folder's own page
 
 
 @pytest.mark.parametrize("result", SHIPPED_RESULTS, ids=lambda result: result.study)

@@ -68,7 +68,7 @@ def test_answers_that_are_no_numbers_count_from_nowhere() -> None:
 def test_what_is_not_watched_says_nothing() -> None:
     rows = planted(WEIGHTS).from_token(20)
     assert np.isnan(rows.share(rows.steps[:, 0]))
-    with pytest.raises(NotApplicable, match="answers too little right"):
+    with pytest.raises(NotApplicable, match="answers no watched token right"):
         fit_vote(rows, range(6))
 
 
