@@ -8,8 +8,8 @@ python docs/findings.py                        # from the results that the proje
     docs/findings/NUMBER-*.svg     the figures that the page shows, drawn by Chromium (without one, the old ones stay)
     README.md                      the table between the marks `findings`
 
-A template takes its numbers from the result: `number` is that of a claim, `mean` that of a column over some runs, each
-with its interval over seeds. A study without a template or a result has a page with its protocol alone.
+A template takes its numbers from the result: `number` and `status` are those of a claim, `mean` that of a column over
+some runs, with its interval over seeds. A study without a template or a result has a page with its protocol alone.
 """
 
 import argparse
@@ -84,6 +84,7 @@ class Page:
             "result": self.result,
             "figure": self.figure,
             "number": self.number,
+            "status": self.status,
             "mean": self.mean,
             "count": self.count,
             "claims": unjudged if self.result is None else self.result.claims,
@@ -99,8 +100,15 @@ class Page:
 
     def number(self, claim: str) -> str:
         """The number of a claim, with its interval."""
+        return came_out(self._judged(claim))
+
+    def status(self, claim: str) -> str:
+        """Whether a claim is supported, refuted or undecided."""
+        return self._judged(claim).status
+
+    def _judged(self, claim: str) -> JudgedClaim:
         assert self.result is not None
-        return came_out(next(judged for judged in self.result.claims if judged.claim.name == claim))
+        return next(judged for judged in self.result.claims if judged.claim.name == claim)
 
     def mean(self, column: str, form: Literal["", "%", "share"] = "", **values: object) -> str:
         """The mean of a column over the runs with these values, with its interval; percents and shares as percents."""
@@ -174,12 +182,16 @@ def with_table(readme: str, pages: list[Page]) -> str:
 def draw_figures(pages: list[Page]) -> None:
     """The figures that the pages show, as SVG files."""
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import Error, sync_playwright
     except ImportError:
-        print("no figures: pip install playwright", file=sys.stderr)
+        print("figures are as before: pip install playwright to draw them", file=sys.stderr)
         return
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        try:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        except Error as error:
+            print(f"figures are as before: {error}", file=sys.stderr)
+            return
         tab = browser.new_page()
         tab.set_content("<div id=figure></div>")
         tab.add_script_tag(content=get_plotlyjs())

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -81,11 +81,11 @@ class Board:
         return table
 
 
-def watch(events: Iterable[Event | None], manifest: Manifest, quiet: bool) -> Board:
+def watch(events: Generator[Event | None, None, None], manifest: Manifest, quiet: bool) -> Board:
     """Shows the events of a sweep until they end, and returns the board. Ctrl-C and SIGTERM end the command."""
     board = Board(manifest)
     try:
-        with _open_display(board, quiet) as draw, interrupted_by_sigterm():
+        with _open_display(board, quiet) as draw, interrupted_by_sigterm(), closing(events):
             for event in events:
                 board.note(event)
                 draw(event)

@@ -8,7 +8,7 @@ All state is on disk, so that a study that was stopped, even killed, goes on whe
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -139,7 +139,9 @@ class StudyFolder:
         )
 
 
-def conduct(folder: StudyFolder, engine: str = "local", options: EngineOptions | None = None) -> Iterator[Event | None]:
+def conduct(
+    folder: StudyFolder, engine: str = "local", options: EngineOptions | None = None
+) -> Generator[Event | None, None, None]:
     """Trains the unfinished runs of the grid and measures each; yields the same events as a sweep."""
     manifest = folder.manifest
     manifest.check()
