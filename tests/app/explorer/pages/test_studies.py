@@ -8,7 +8,7 @@ import pytest
 
 from app.report.study import write_study
 from probes.stats import Interval
-from probes.studies.result import StudyResult
+from probes.studies.result import SHIPPED_STUDIES, ResultFile, StudyResult, list_results
 from probes.studies.study import JudgedClaim, Panel, Protocol, Series, StudyClaim
 
 CLAIM = StudyClaim("slope", "OOD rises with the score.", "above", 0, "a slope surely below 0", unit="points")
@@ -67,3 +67,11 @@ def test_a_broken_result_is_named_without_the_servers_paths(studies: Path, open_
 def test_without_results_it_says_how_to_get_one(open_page: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.explorer.pages.studies.list_results", lambda folder: [])
     assert "countlens study NAME" in open_page("studies").info[0].value
+
+
+@pytest.mark.parametrize("shipped", list_results(SHIPPED_STUDIES), ids=lambda file: file.path.parent.name)
+def test_a_result_that_comes_with_the_project_is_listed(shipped: ResultFile, open_page: Callable[..., Any]) -> None:
+    app = open_page("studies", study=f"checkpoints/studies/{shipped.path.parent.name}")
+    assert not app.exception
+    assert shipped.error is None
+    assert app.subheader[0].value.startswith(f"{shipped.result.number}. ")
