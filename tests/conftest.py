@@ -6,7 +6,8 @@ other rooms have checked.
 """
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,17 @@ def make_run() -> Callable[..., Any]:
         return run
 
     return make
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Ray cluster with a head that trains nothing, and no worker node yet."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # other tests run beside this one
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from models.counter import Counter
 from models.errors import CountLensError
@@ -19,6 +20,11 @@ USUAL_PIDS = 128
 def n_untested(task: Task) -> int:
     """How many of the equal tokens are left untested: 1, the row's first token, or 0 after bos or a start number."""
     return 0 if task.prefix else 1
+
+
+def equal_token_row(task: Task, counted: int) -> Int[Tensor, "pos"]:
+    """A row with this many tokens of the task's first kind, after the task's prefix."""
+    return torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * counted]))
 
 
 def equal_token_activations(

@@ -4,7 +4,7 @@ An engine trains runs somewhere and yields events; all results are in the run fo
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -51,7 +51,9 @@ def get_engine(name: str) -> Engine:
     return engine
 
 
-def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | None = None) -> Iterator[Event | None]:
+def sweep(
+    manifest: Manifest, engine: str = "local", options: EngineOptions | None = None
+) -> Generator[Event | None, None, None]:
     """Trains the unfinished runs and yields events; and None now and then, so that a live table can be redrawn."""
     run_all = get_engine(engine)
     unfinished = manifest.unfinished()
