@@ -33,11 +33,11 @@ def _options(cls: Any = TrainConfig) -> dict[str, Any]:
     return hints
 
 
-def _documented(name: str, hint: Any) -> tuple[Any, str]:
-    """The type of an option, and its help: said in its type, or in the comment at its field."""
-    for said in getattr(hint, "__metadata__", ()):
-        if isinstance(said, Doc):
-            return get_args(hint)[0], said.documentation
+def _type_and_help(name: str, hint: Any) -> tuple[Any, str]:
+    """The type of an option, and its help: from the `Doc` of its annotation, or from the comment at its field."""
+    for note in getattr(hint, "__metadata__", ()):
+        if isinstance(note, Doc):
+            return get_args(hint)[0], note.documentation
     return hint, HELP[name]
 
 
@@ -53,7 +53,7 @@ def _axis(hint: Any, help_text: str) -> Any:
 
 
 SWITCHES = {name for name, hint in _options().items() if hint is bool}
-AXES = {name: _axis(*_documented(name, hint)) for name, hint in _options().items()} | {
+AXES = {name: _axis(*_type_and_help(name, hint)) for name, hint in _options().items()} | {
     "architecture": _axis(str, "positional schemes and recurrent families, in place of --position and --family"),
     "bos": _axis(Literal["without", "with", "both"], "begin each row with a special first token"),
     "lengths": _axis(str, "train and OOD lengths, as 50to100"),
@@ -62,7 +62,7 @@ AXES = {name: _axis(*_documented(name, hint)) for name, hint in _options().items
         Annotated[int, Meta(ge=1, le=MAX_RUNS)], arg(help="how many seeds, from 0 on (1)", help_behavior_hint="")
     ],
 }
-# What the command line gives: the axes among its arguments, and no others.
+# The axes that a command line has: only those among its arguments.
 Axes = TypedDict("Axes", {name: AXES[name] for name in (*USUAL, *AXES)}, total=False)  # type: ignore[misc]
 
 
@@ -80,7 +80,7 @@ def make_cell(axes: Mapping[str, Any]) -> dict[str, Any]:
         cell["lengths"] = [_length_pair(text) for text in cell["lengths"]]
     if "periods" in cell:
         cell["periods"] = [_periods(text) for text in cell["periods"]]
-    # Without a value, a switch is on: --tensorboard, as with `countlens train`.
+    # A switch without a value is on, as with `countlens train`: --tensorboard.
     return cell | {name: [True] for name in SWITCHES & cell.keys() if not cell[name]}
 
 

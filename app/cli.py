@@ -17,7 +17,7 @@ DESCRIPTION = "Train small language models to count, and see how they do it."
 
 
 def overview() -> str:
-    """The commands, a line each: `--help` of a command has the rest."""
+    """The help of `countlens` itself: one line per command."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
@@ -35,14 +35,14 @@ def overview() -> str:
 
 def main(args: list[str] | None = None) -> None:
     """Runs a command. An error that the user can mend is one line on stderr and exit code 2."""
-    given = sys.argv[1:] if args is None else args
-    if given in ([], ["-h"], ["--help"]):
+    arguments = sys.argv[1:] if args is None else args
+    if arguments in ([], ["-h"], ["--help"]):
         print(overview())
         return
     try:
-        _refuse_control_characters(given)
+        _refuse_control_characters(arguments)
         tyro.extras.subcommand_cli_from_dict(
-            {name: _checked(command) for name, command in COMMANDS.items()},
+            {name: _with_checks(command) for name, command in COMMANDS.items()},
             prog="countlens",
             description=DESCRIPTION,
             args=args,
@@ -53,13 +53,13 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(_fail("stopped; a training run goes on with: countlens train --resume RUN", 130))
     except BrokenPipeError:
         sys.stderr.close()
-    except OSError as error:  # of a disk or a file that no reader expected to fail
+    except OSError as error:  # of a disk or a file, where no reader handles it
         path = "" if error.filename is None else f" at {error.filename}"
         reason = error.strerror or error
         sys.exit(_fail(f"the system refused a file operation{path}: {reason}. Mend that, then try again", 2))
 
 
-def _checked(command: Callable[..., None]) -> Callable[..., None]:
+def _with_checks(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with its numbers checked against the ranges in its signature before it runs."""
 
     @wraps(command)
@@ -71,7 +71,7 @@ def _checked(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_control_characters(arguments: list[str]) -> None:
-    """The parser repeats arguments in its errors as they are, and a terminal would obey what is in them."""
+    """Refuses what a terminal would obey: the parser repeats arguments in its errors as they are."""
     for argument in arguments:
         if not argument.isprintable():
             raise CountLensError(

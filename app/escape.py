@@ -32,7 +32,7 @@ def say(text: object = "", file: TextIO | None = None) -> None:
 
 
 def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """The text, cut where it is longer than that."""
+    """The text, cut to at most this many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -51,7 +51,7 @@ def for_markdown(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text outside of code; addresses become code."""
+    """Text without code spans, with active characters escaped; addresses become code spans."""
     parts = _ADDRESS.split(text)
     return "".join(f"`{part}`" if number % 2 else _ACTIVE.sub(r"\\\1", part) for number, part in enumerate(parts))
 

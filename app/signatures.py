@@ -67,7 +67,7 @@ def evaluate(
 
     Args:
         checkpoint: A counter's name, a run folder, or a .safetensors file.
-        data: A JSONL file: one [[input tokens], [labels]] a line, "-1" where nothing is scored.
+        data: A JSONL file: one [[input tokens], [labels]] per line, "-1" where nothing is scored.
         train_length: Score in distribution on rows of this length (as trained).
         ood_length: Score beyond that, up to this length (as trained).
         rows: Rows to draw of each split, without --data.
@@ -80,7 +80,7 @@ def evaluate(
 
 
 def list_counters(folders: Positional[tuple[Path, ...]] = (), json: bool = False) -> None:
-    """List the counters that there are: the shipped ones and those in ./runs, with their scores.
+    """List the counters, the shipped ones and those in ./runs, with their scores.
 
     Args:
         folders: Look here instead.
@@ -132,8 +132,8 @@ def sweep(
     """Train a grid of runs, several at a time. Stopped or killed, the same command goes on; nothing is done twice.
 
     The grid is a small TOML file, or axes: options of `countlens train`, each with one value or several. Its runs are
-    written to a manifest, OUT/GRID.jsonl, one line a run, and trained into OUT/NAME. A run that fails is noted with its
-    error and does not stop the others.
+    written to a manifest, OUT/GRID.jsonl, one line per run, and trained into OUT/NAME. A run that fails is noted with
+    its error and does not stop the others.
 
     A grid file, in which a list is an axis and every option of `countlens train` is a key:
       task = "mod10"
@@ -236,7 +236,7 @@ def probe(
     Args:
         name: Which probe.
         checkpoint: A counter's name, a run folder, or a .safetensors file.
-        json: Print everything that was found as one JSON object.
+        json: Print the whole result as one JSON object.
         csv: Print the numbers as a tidy table.
         seed: Of everything that is drawn at random.
         seeds: Ask these seeds of the counter's cell, as 0 1 2, or all.
@@ -281,7 +281,7 @@ def patch(
     Args:
         checkpoint: A counter's name, a run folder, or a .safetensors file.
         options: What to patch.
-        json: Print everything that was found as one JSON object.
+        json: Print the whole result as one JSON object.
         csv: Print the numbers as a tidy table.
         html: Write a page that opens offline to this file.
     """
@@ -302,7 +302,7 @@ def report(
     runs: Path | None = None,
     quiet: bool = False,
 ) -> None:
-    """Run every probe on some counters and write report.html, report.json and a CSV a probe.
+    """Run every probe on some counters and write report.html, report.json and one CSV file per probe.
 
     The page opens offline. The same counters and seed give the same report.json, byte for byte. With --seeds it is
     about cells: for every probe, what each seed says, and the spread over seeds.

@@ -1,28 +1,136 @@
-"""Writes docs/findings/N.md from the protocols and the results of the studies: no number there is typed by hand.
+"""Writes the findings into the project, from the results of the studies: no number in them is typed by hand.
 
-python docs/findings.py                        # the pages anew, from the results in docs/findings
-python docs/findings.py --take runs/studies    # first take over the results of studies that were run there
+python docs/findings.py --take runs/studies    # the results of studies that were run there, then all of the below
+python docs/findings.py                        # from the results that the project has:
 
-Figures are drawn by Chromium (`playwright install chromium`); without one the old ones stay.
+    checkpoints/studies/NAME/      result.json, runs.csv and claims.csv; the explorer's page Studies lists them
+    docs/findings/NUMBER.md        a page each, from docs/findings/templates/NAME.md
+    docs/findings/NUMBER-*.svg     the figures that the page shows, drawn by Chromium (without one, the old ones stay)
+    README.md                      the table between the marks `findings`
+
+A template takes its numbers from the result: `number` and `status` are those of a claim, `mean` that of a column over
+some runs, with its interval over seeds. A study without a template or a result has a page with its protocol alone.
 """
 
 import argparse
-import json
+import re
+import shutil
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+import jinja2
+import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from app.figures.registry import figures_of
+from app.figures.studies import panel_figure
+from app.report.study import write_tables
 from models.atomic import write_text
+from probes.stats import Interval
+from probes.studies.analysis import mean_of, over_seeds, select
 from probes.studies.registry import STUDIES
-from probes.studies.result import StudyResult, describe, list_results, read_result
-from probes.studies.study import Protocol
+from probes.studies.result import RESULT, SHIPPED_STUDIES, StudyResult, in_words, list_results, read_result
+from probes.studies.study import JudgedClaim, Panel, Study
 
-HERE = Path(__file__).resolve().parent / "findings"
-N_FIGURES = 2  # of a page
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs/findings"
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(PAGES / "templates"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+DEFAULT = "page.md"  # the template that the others extend
+FIRST, LAST = "<!-- findings: written by docs/findings.py -->", "<!-- end of findings -->"
 SIZE = {"width": 860, "height": 400}
+
+
+@dataclass
+class Page:
+    """What the template of a finding can use; afterwards, the panels that it shows."""
+
+    name: str
+    study: Study
+    result: StudyResult | None
+    figures: list[Panel] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The page."""
+        self.figures.clear()
+        text = self._template.render(self._names)
+        return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+    def block(self, name: str) -> str:
+        """One block of the page, on one line."""
+        template = self._template
+        context = template.new_context(self._names)
+        return " ".join("".join(template.blocks[name](context)).split()) if name in template.blocks else ""
+
+    @property
+    def _template(self) -> jinja2.Template:
+        own = f"{self.name}.md"
+        return TEMPLATES.get_template(own if self.result is not None and own in TEMPLATES.list_templates() else DEFAULT)
+
+    @property
+    def _names(self) -> dict[str, object]:
+        unjudged = (JudgedClaim(claim, None) for claim in self.study.protocol.claims)
+        return {
+            "name": self.name,
+            "study": self.study,
+            "protocol": self.study.protocol,
+            "result": self.result,
+            "figure": self.figure,
+            "number": self.number,
+            "status": self.status,
+            "mean": self.mean,
+            "count": self.count,
+            "claims": unjudged if self.result is None else self.result.claims,
+            "came_out": came_out,
+        }
+
+    def figure(self, caption: str, words: str) -> str:
+        """The picture with this caption, and below it what it shows."""
+        assert self.result is not None
+        panel = next(panel for panel in self.result.panels if panel.caption == caption)
+        self.figures.append(panel)
+        return f"![{caption}]({self.study.number}-{len(self.figures)}.svg)\n\n*{caption}. {words}*"
+
+    def number(self, claim: str) -> str:
+        """The number of a claim, with its interval."""
+        return came_out(self._judged(claim))
+
+    def status(self, claim: str) -> str:
+        """Whether a claim is supported, refuted or undecided."""
+        return self._judged(claim).status
+
+    def _judged(self, claim: str) -> JudgedClaim:
+        assert self.result is not None
+        return next(judged for judged in self.result.claims if judged.claim.name == claim)
+
+    def mean(self, column: str, form: Literal["", "%", "share"] = "", **values: object) -> str:
+        """The mean of a column over the runs with these values, with its interval; percents and shares as percents."""
+        interval = over_seeds(self._runs(values), mean_of(column))
+        assert interval is not None, f"{self.name}: too few runs with {column} and {values}"
+        scale = 100 if form == "share" else 1
+        return in_words(Interval(*(scale * bound for bound in vars(interval).values())), "%" if form else "")
+
+    def count(self, column: str, above: float, **values: object) -> str:
+        """How many of the runs with these values have more than that in a column, as 9 of 10."""
+        runs = self._runs(values)
+        return f"{int((runs[column] > above).sum())} of {len(runs)}"
+
+    def _runs(self, values: dict[str, object]) -> pd.DataFrame:
+        assert self.result is not None
+        table = self.result.to_frame()
+        return select(table, **values) if values else table
+
+
+def came_out(judged: JudgedClaim) -> str:
+    """The number of a claim, with its unit and its interval."""
+    return "" if judged.estimate is None else in_words(judged.estimate, judged.claim.unit)
 
 
 def main() -> None:
@@ -31,12 +139,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.take is not None:
         take_results(arguments.take)
-    for name, study in STUDIES.items():
-        path = HERE / f"{name}.json"
-        result = read_result(path) if path.is_file() else None
-        if result is not None and arguments.take is not None:
-            draw_figures(result, study.number)
-        write_text(HERE / f"{study.number}.md", page(name, study.title, study.protocol, study.number, result))
+    pages = list_pages()
+    for page in pages:
+        write_text(PAGES / f"{page.study.number}.md", page.text())
+    draw_figures(pages)
+    readme = ROOT / "README.md"
+    write_text(readme, with_table(readme.read_text(), pages))
 
 
 def take_results(folder: Path) -> None:
@@ -48,70 +156,59 @@ def take_results(folder: Path) -> None:
         elif result.protocol_digest != STUDIES[result.study].protocol.digest:
             print(f"left out: {found.path} was made under another protocol", file=sys.stderr)
         else:
-            text = json.dumps(result.to_dict(), allow_nan=False, separators=(",", ":")) + "\n"
-            write_text(HERE / f"{result.study}.json", text)
+            write_tables(result, SHIPPED_STUDIES / result.study)
 
 
-def page(name: str, title: str, protocol: Protocol, number: int, result: StudyResult | None) -> str:
-    """A finding on two pages or less."""
-    parts = [f"# {number}. {title}", f"**{protocol.question}**"]
-    parts.append("*Not run yet: what follows is the protocol alone.*" if result is None else verdict(result))
-    parts += [f"{protocol.hypothesis}", claims(protocol, result)]
-    if result is not None:
-        for index, panel in enumerate(result.panels[:N_FIGURES], 1):
-            parts.append(f"![{panel.caption}]({number}-{index}.svg)\n\n*{panel.caption}. Bars: 95 % over seeds.*")
-    parts += [
-        f"**Background.** {protocol.background}",
-        f"**Runs.** {protocol.grid}",
-        f"**Analysis.** {protocol.analysis}",
-        f"**Left out.** {protocol.left_out}",
-        f"Protocol {protocol.digest}, in `probes/studies/{name}.py`, committed before the first run. To run it again: "
-        f"`countlens study {name}` (`--quick`: minutes; `--dry-run`: what it costs). This page is written by "
-        "`python docs/findings.py`.",
-    ]
-    return "\n\n".join(parts) + "\n"
+def list_pages() -> list[Page]:
+    """The pages of all studies, by their number."""
+    pages = []
+    for name, study in STUDIES.items():
+        path = SHIPPED_STUDIES / name / RESULT
+        pages.append(Page(name, study, read_result(path) if path.is_file() else None))
+    return sorted(pages, key=lambda page: page.study.number)
 
 
-def verdict(result: StudyResult) -> str:
-    """The verdict in a line, and what is missing."""
-    note = f" {len(result.missing)} runs are missing." if result.missing else ""
-    return f"**{result.status.capitalize()}** ({result.size}).{note}"
+def with_table(readme: str, pages: list[Page]) -> str:
+    """The README with one line per finding between its marks."""
+    before, _, rest = readme.partition(FIRST)
+    _, _, after = rest.partition(LAST)
+    lines = ["| question | answer (95 % intervals over seeds) |", "|---|---|"]
+    for page in pages:
+        question = f"[{page.study.protocol.question}](docs/findings/{page.study.number}.md)"
+        lines.append(f"| {question} | {page.block('answer')} |")
+    return "\n".join([f"{before}{FIRST}", "", *lines, "", f"{LAST}{after}"])
 
 
-def claims(protocol: Protocol, result: StudyResult | None) -> str:
-    """The table of claims: as they were stated, and as they came out."""
-    judged = {} if result is None else {one.claim.name: one for one in result.claims}
-    lines = ["| claim, stated before the runs | refuted if | came out (95 % over seeds) |", "|---|---|---|"]
-    for claim in protocol.claims:
-        found = describe(judged[claim.name]).removeprefix(f"{claim.name}: ") if claim.name in judged else ""
-        kind = "" if claim.is_primary else " (not primary)"
-        lines.append(f"| *{claim.name}*{kind}: {claim.statement} | {claim.refuted_by} | {found} |")
-    return "\n".join(lines)
-
-
-def draw_figures(result: StudyResult, number: int) -> None:
-    """The first figures as SVG files."""
+def draw_figures(pages: list[Page]) -> None:
+    """The figures that the pages show, as SVG files."""
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import Error, sync_playwright
     except ImportError:
-        print("no figures: pip install playwright", file=sys.stderr)
+        print("figures are as before: pip install playwright to draw them", file=sys.stderr)
         return
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch()
+        try:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        except Error as error:
+            print(f"figures are as before: {error}", file=sys.stderr)
+            return
         tab = browser.new_page()
         tab.set_content("<div id=figure></div>")
         tab.add_script_tag(content=get_plotlyjs())
-        for index, figure in enumerate(list(figures_of(result).values())[:N_FIGURES], 1):
-            write_text(HERE / f"{number}-{index}.svg", to_svg(tab, figure))
+        for page in pages:
+            for index, panel in enumerate(page.figures, 1):
+                write_text(PAGES / f"{page.study.number}-{index}.svg", to_svg(tab, panel_figure(panel)))
         browser.close()
 
 
 def to_svg(tab: object, figure: go.Figure) -> str:
-    """A figure as a browser draws it."""
+    """A figure as a browser draws it; its ids, which plotly draws at random, are always the same."""
     script = (
         "async ([figure, size]) => Plotly.toImage(JSON.parse(figure), {format: 'svg', imageDataOnly: true, ...size})"
     )
-    return str(tab.evaluate(script, [figure.to_json(), SIZE]))  # type: ignore[attr-defined]
+    text = str(tab.evaluate(script, [figure.to_json(), SIZE]))  # type: ignore[attr-defined]
+    random = re.search(r"defs-([0-9a-f]{6})", text)
+    return text if random is None else text.replace(random[1], "figure")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ from torch import Tensor
 
 from models.config import TransformerConfig
 from models.errors import CountLensError, unknown
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 
 SHARPNESS = 40.0  # how far the score of bos is above the others: e^-40 is negligible beside 1 in float32
 LOGIT = 20.0  # logit of the right answer, where the norm's scale is 1

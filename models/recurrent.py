@@ -131,7 +131,7 @@ class HookedLayerNorm(nn.LayerNorm):
         return self.hook_normalized(centred / scale) * self.weight + self.bias
 
     def fused(self, x: AnyStream) -> AnyStream:
-        """The same numbers; no hook fires."""
+        """The norm of x by torch's fused function: the same numbers as with hooks, but none fires."""
         return super().forward(x)
 
 
@@ -152,7 +152,7 @@ class HookedRMSNorm(nn.RMSNorm):
         return self.hook_normalized(x / scale) * self.weight
 
     def fused(self, x: AnyStream) -> AnyStream:
-        """The same numbers; no hook fires."""
+        """The norm of x by torch's fused function: the same numbers as with hooks, but none fires."""
         return super().forward(x)
 
 

@@ -1,73 +1,31 @@
 """Transformer counters: HookedTransformer's parameter and hook names, every positional scheme, one class.
 
-Structure (paper, section 3.2): pre-LN GPT-2 blocks, ReLU, final LN, untied unembedding without bias; the
-attention scores of layer l are divided by sqrt(d_head) and by l + 1. With a hook at the scores or the pattern,
-attention is computed step by step; without one it is fused. The numbers are the same.
-
-A block has three steps, of which only the middle one mixes positions: `Block.read` returns queries, keys and values,
-`Attention.attend` returns z, `Block.finish` returns the residual stream after the block. So a run can start at any
-layer and position if the keys and values of earlier positions are given: `Transformer.run_from`.
+Structure (paper, section 3.2): embedding, pre-LN blocks (`models.transformer_block`), final LN, untied unembedding
+without bias. A run can start at any layer and position: `Transformer.run_from`.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformer_lens import ActivationCache
 from transformer_lens.hook_points import HookPoint
 
+from models.attention import Attention, KeysValues, Mask, Rotation, causal_mask
 from models.config import TransformerConfig
-from models.counter import Counter, StateDict, listening, normal_
+from models.counter import Counter, StateDict, normal_
 from models.errors import CountLensError
 from models.hooks import hook_name
-from models.position_tables import rotary_angles, rotate
+from models.position_tables import rotary_angles
 from models.schemes import SCHEMES
-from models.shapes import HeadVectors, Logits, PositionIds, Stream, TokenIds
-
-SplitStream = Float[Tensor, "batch pos head d_model"]
-AttentionInputs = tuple[Stream] | tuple[SplitStream, SplitStream, SplitStream]  # for all of q, k and v, or for each
-Queries = Float[Tensor, "batch query head d_head"]
-Keys = Float[Tensor, "batch key head d_head"]
-# Which keys a query may attend to: booleans, or numbers that are added to the scores, where -inf hides a key.
-Mask = Bool[Tensor, "#row 1 #query key"] | Float[Tensor, "#row head #query #key"]
-Rotation = tuple[Float[Tensor, "row pos 1 d_head"], Float[Tensor, "row pos 1 d_head"]]  # cos and sin
-
-
-class KeysValues(NamedTuple):
-    """The keys (rotated, if the scheme rotates) and values of some positions."""
-
-    keys: HeadVectors
-    values: HeadVectors
-
-    def followed_by(self, keys: HeadVectors, values: HeadVectors) -> tuple[Keys, Keys]:
-        """These keys and values, followed by those of later positions.
-
-        The later ones may come from several copies of the rows, copy after copy.
-        """
-        copies = len(keys) // len(self.keys)
-        k, v = (
-            torch.cat([past.expand(copies, *past.shape), new.unflatten(0, (copies, -1))], 2).flatten(0, 1)
-            for past, new in zip(self, (keys, values), strict=True)
-        )
-        return k, v
-
-
-# Hook points that fire only while a switch of the config is on.
-OPTIONAL_HOOKS = {
-    ".hook_result": "use_attn_result",
-    ".hook_q_input": "use_split_qkv_input",
-    ".hook_k_input": "use_split_qkv_input",
-    ".hook_v_input": "use_split_qkv_input",
-    ".hook_attn_in": "use_attn_in",
-    ".hook_mlp_in": "use_hook_mlp_in",
-}
+from models.shapes import Logits, PositionIds, Stream, TokenIds
+from models.transformer_block import OPTIONAL_HOOKS, Block, LayerNorm
 
 
 class Embed(nn.Module):
@@ -97,196 +55,6 @@ class PosEmbed(nn.Module):
 
     def forward(self, position_ids: PositionIds) -> Stream:
         return F.embedding(position_ids, self.W_pos)
-
-
-class LayerNorm(nn.Module):
-    def __init__(self, cfg: TransformerConfig) -> None:
-        super().__init__()
-        self.eps = cfg.eps
-        self.w = nn.Parameter(torch.ones(cfg.d_model))
-        self.b = nn.Parameter(torch.zeros(cfg.d_model))
-        self.hook_scale = HookPoint()
-        self.hook_normalized = HookPoint()
-
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        if not listening(self.hook_scale, self.hook_normalized):
-            return F.layer_norm(x, self.w.shape, self.w, self.b, self.eps)
-        centred = x - x.mean(-1, keepdim=True)
-        scale = self.hook_scale((centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        return self.hook_normalized(centred / scale) * self.w + self.b
-
-
-class Attention(nn.Module):
-    def __init__(self, cfg: TransformerConfig, layer: int) -> None:
-        super().__init__()
-        self.cfg = cfg
-        self.score_scale = 1 / (math.sqrt(cfg.d_head) * (layer + 1))
-        into, bias = (cfg.n_heads, cfg.d_model, cfg.d_head), (cfg.n_heads, cfg.d_head)
-        self.W_Q, self.W_K, self.W_V = (nn.Parameter(torch.empty(into)) for _ in range(3))
-        self.W_O = nn.Parameter(torch.empty(cfg.n_heads, cfg.d_head, cfg.d_model))
-        self.b_Q, self.b_K, self.b_V = (nn.Parameter(torch.zeros(bias)) for _ in range(3))
-        self.b_O = nn.Parameter(torch.zeros(cfg.d_model))
-        self.hook_k = HookPoint()
-        self.hook_q = HookPoint()
-        self.hook_v = HookPoint()
-        self.hook_z = HookPoint()
-        self.hook_attn_scores = HookPoint()
-        self.hook_pattern = HookPoint()
-        self.hook_result = HookPoint()
-        if SCHEMES[cfg.position].rotary:
-            self.hook_rot_k = HookPoint()
-            self.hook_rot_q = HookPoint()
-
-    def project(self, x: Stream | SplitStream, kinds: str) -> tuple[HeadVectors, ...]:
-        """The projections named by `kinds`, not yet rotated: "KV" returns keys and values, "Q" queries."""
-        weights, biases = ([getattr(self, f"{name}_{kind}") for kind in kinds] for name in "Wb")
-        if x.ndim == 4:
-            (weight,), (bias,) = weights, biases
-            return (einsum(x, weight, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + bias,)
-        # One matrix product for all: copying the weights is far cheaper than several calls.
-        weight = rearrange(torch.cat(weights), "heads d_model d_head -> (heads d_head) d_model")
-        projected = F.linear(x, weight, torch.cat(biases).flatten())
-        return projected.unflatten(-1, (len(kinds), self.cfg.n_heads, self.cfg.d_head)).unbind(2)
-
-    def qkv(
-        self, inputs: AttentionInputs, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
-    ) -> tuple[Queries, HeadVectors, HeadVectors]:
-        """Queries at the given places (all by default), keys and values; rotated, if the scheme rotates."""
-        if len(inputs) == 1 and queries is None:
-            query, key, value = self.project(inputs[0], "QKV")
-        elif len(inputs) == 1:
-            ((query,), (key, value)) = self.project(inputs[0][:, queries], "Q"), self.project(inputs[0], "KV")
-        else:
-            at = slice(None) if queries is None else queries
-            split = (inputs[0][:, at], *inputs[1:])
-            query, key, value = (self.project(x, kind)[0] for x, kind in zip(split, "QKV", strict=True))
-        q, k, v = self.hook_q(query), self.hook_k(key), self.hook_v(value)
-        if rotation is not None:
-            cos, sin = rotation if queries is None else (angle[:, queries] for angle in rotation)
-            q, k = self.hook_rot_q(rotate(q, cos, sin)), self.hook_rot_k(rotate(k, *rotation))
-        return q, k, v
-
-    def attend(self, q: Queries, k: Keys, v: Keys, mask: Mask | None) -> Queries:
-        """The weighted sums of values, z. Without a mask, queries and keys must be of the same positions."""
-        if listening(self.hook_attn_scores, self.hook_pattern):
-            scores = einsum(q, k, "batch query head d_head, batch key head d_head -> batch head query key")
-            scores = scores * self.score_scale
-            if mask is None and self.cfg.causal:
-                mask = causal_mask(q.shape[1], q.device)
-            if mask is not None:
-                scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, -torch.inf)
-            pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
-            return einsum(pattern, v, "batch head query key, batch key head d_head -> batch query head d_head")
-        fused = F.scaled_dot_product_attention(
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            v.transpose(1, 2),
-            attn_mask=mask,
-            is_causal=self.cfg.causal and mask is None,
-            scale=self.score_scale,
-        )
-        return fused.transpose(1, 2)
-
-    def write(self, z: HeadVectors) -> Stream:
-        """What all heads together add to the residual stream."""
-        z = self.hook_z(z)
-        if self.cfg.use_attn_result:
-            result = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos head d_model")
-            return self.hook_result(result).sum(-2) + self.b_O
-        return F.linear(z.flatten(-2), self.W_O.flatten(0, 1).T, self.b_O)
-
-
-def causal_mask(
-    n_pos: int, device: torch.device, queries: Int[Tensor, "query"] | None = None
-) -> Bool[Tensor, "1 1 query key"]:
-    """True where a query (all positions by default) may attend to a key: up to the query's own position."""
-    keys = torch.arange(n_pos, device=device)
-    return (keys <= (keys if queries is None else queries)[:, None])[None, None]
-
-
-class MLP(nn.Module):
-    def __init__(self, cfg: TransformerConfig) -> None:
-        super().__init__()
-        self.W_in = nn.Parameter(torch.empty(cfg.d_model, cfg.d_mlp))
-        self.b_in = nn.Parameter(torch.zeros(cfg.d_mlp))
-        self.W_out = nn.Parameter(torch.empty(cfg.d_mlp, cfg.d_model))
-        self.b_out = nn.Parameter(torch.zeros(cfg.d_model))
-        self.hook_pre = HookPoint()
-        self.hook_post = HookPoint()
-
-    def forward(self, x: Stream) -> Stream:
-        pre = self.hook_pre(F.linear(x, self.W_in.T, self.b_in))
-        # In place if neither a hook nor a gradient needs `pre`: two of these wide tensors do not fit the cache.
-        post = self.hook_post(F.relu(pre, inplace=not (pre.requires_grad or listening(self.hook_pre))))
-        return F.linear(post, self.W_out.T, self.b_out)
-
-
-class Block(nn.Module):
-    hook_out_is_single_residual_stream = True  # TransformerLens checks this before it reads the stream
-
-    def __init__(self, cfg: TransformerConfig, layer: int) -> None:
-        super().__init__()
-        self.cfg = cfg
-        self.ln1 = LayerNorm(cfg)
-        self.ln2 = LayerNorm(cfg)
-        self.attn = Attention(cfg, layer)
-        self.mlp = MLP(cfg)
-        self.hook_attn_in = HookPoint()
-        self.hook_q_input = HookPoint()
-        self.hook_k_input = HookPoint()
-        self.hook_v_input = HookPoint()
-        self.hook_mlp_in = HookPoint()
-        self.hook_attn_out = HookPoint()
-        self.hook_mlp_out = HookPoint()
-        self.hook_resid_pre = HookPoint()
-        self.hook_resid_mid = HookPoint()
-        self.hook_resid_post = HookPoint()
-
-    def forward(
-        self,
-        resid: Stream,
-        rotation: Rotation | None,
-        mask: Mask | None,
-        past: KeysValues | None = None,
-        queries: Int[Tensor, "query"] | None = None,
-    ) -> Float[Tensor, "batch query d_model"]:
-        """The residual stream after the block, from the stream before it.
-
-        `past` holds the keys and values of earlier positions, if `resid` does not begin at the first one.
-        `queries` are the places in `resid` at which the stream is computed: all by default.
-        """
-        resid_pre, q, k, v = self.read(resid, rotation, queries)
-        if past is not None:
-            k, v = past.followed_by(k, v)
-        return self.finish(resid_pre, self.attn.attend(q, k, v, mask))
-
-    def read(
-        self, resid: Stream, rotation: Rotation | None, queries: Int[Tensor, "query"] | None = None
-    ) -> tuple[Float[Tensor, "batch query d_model"], Queries, HeadVectors, HeadVectors]:
-        """The stream and the queries at the places `queries` (all by default), and keys and values at all places."""
-        resid_pre = self.hook_resid_pre(resid)
-        q, k, v = self.attn.qkv(self._attention_inputs(resid_pre), rotation, queries)
-        return resid_pre if queries is None else resid_pre[:, queries], q, k, v
-
-    def finish(self, resid_pre: Stream, z: HeadVectors) -> Stream:
-        """The stream after the block, from the stream before it and z at the same positions."""
-        resid_mid = self.hook_resid_mid(resid_pre + self.hook_attn_out(self.attn.write(z)))
-        mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
-        mlp_out = self.hook_mlp_out(self.mlp(self.ln2(mlp_in)))
-        return self.hook_resid_post(resid_mid + mlp_out)
-
-    def _attention_inputs(self, resid: Stream) -> AttentionInputs:
-        if not (self.cfg.use_attn_in or self.cfg.use_split_qkv_input):
-            return (self.ln1(resid),)
-        per_head = resid.unsqueeze(-2).expand(-1, -1, self.cfg.n_heads, -1)
-        if self.cfg.use_attn_in:
-            per_head = self.hook_attn_in(per_head.clone())
-        if not self.cfg.use_split_qkv_input:
-            normalized = self.ln1(per_head)
-            return normalized, normalized, normalized
-        points = (self.hook_q_input, self.hook_k_input, self.hook_v_input)
-        query, key, value = (self.ln1(point(per_head.clone())) for point in points)
-        return query, key, value
 
 
 class Unembed(nn.Module):

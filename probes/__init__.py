@@ -1,1 +1,1 @@
-"""What is inside a counter: analyses, checkpoint in, typed result out."""
+"""What is inside a counter: analyses that take a checkpoint and return a typed result."""

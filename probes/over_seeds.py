@@ -1,8 +1,8 @@
-"""A probe asked of a cell: one training run says little about the next, so seeds are the unit.
+"""One probe on all seeds of a cell: another training run may give another answer, so seeds are the unit.
 
-Each seed is a counter of its own, on which the probe is run as ever. What is compared are the headlines: how many seeds
-say what, and the mean of their numbers with an interval over seeds (Student's t). The interval of one counter is about
-other rows; that over seeds is about other training runs.
+The probe is run on the counter of each seed as usual. Then the headlines of the results are compared: how many seeds
+have which label, and the mean of their numbers with an interval over seeds (Student's t). The interval of a single
+counter says how the number varies over rows; the interval over seeds says how it varies over training runs.
 """
 
 from collections import Counter as Tally
@@ -15,7 +15,6 @@ import torch
 from tqdm import tqdm
 
 from probes.cells import Cell
-from probes.headlines import headline_of
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import Headline, NotApplicable, Result, Verdict
 from probes.stats import Interval, mean_interval, share_interval
@@ -23,50 +22,50 @@ from probes.stats import Interval, mean_interval, share_interval
 
 @dataclass(frozen=True)
 class SeedVerdict:
-    """What a probe says of one seed."""
+    """The outcome of a probe on one seed."""
 
-    seed: int  # of its training
-    headline: Headline | None  # None: the probe makes no sense for it
-    sentence: str  # the verdict, or why there is none
-    agrees: bool | None  # with the paper
+    seed: int  # of the training run
+    headline: Headline | None  # None if the probe does not apply to this counter
+    sentence: str  # the verdict, or the reason why the probe does not apply
+    agrees: bool | None  # with the paper; None if the paper makes no claim
 
 
 @dataclass(frozen=True)
 class OverSeeds(Result):
-    """What a probe says of every seed of a cell."""
+    """The outcomes of a probe on all seeds of a cell."""
 
     cell: str
     probe: str
     seeds: tuple[SeedVerdict, ...]
     missing: tuple[int, ...]  # seeds without weights
-    command: str  # that trains them
+    command: str  # trains the missing seeds
 
     @property
     def headlines(self) -> dict[int, Headline]:
-        """By seed, where the probe makes sense."""
-        return {one.seed: one.headline for one in self.seeds if one.headline is not None}
+        """The headlines by seed, of the seeds to which the probe applies."""
+        return {seed.seed: seed.headline for seed in self.seeds if seed.headline is not None}
 
     @property
     def labels(self) -> dict[str, int]:
-        """How many seeds say what, from the most frequent label on."""
+        """How many seeds have each label, the most frequent label first."""
         return dict(Tally(headline.label for headline in self.headlines.values()).most_common())
 
     @property
     def agreement(self) -> Interval:
-        """Share of seeds with the most frequent label, with Wilson's interval."""
+        """The share of seeds that have the most frequent label, with Wilson's interval."""
         most = next(iter(self.labels), None)
         return share_interval(torch.tensor([headline.label == most for headline in self.headlines.values()]))
 
     @property
     def mean(self) -> Interval:
-        """Of the numbers, over seeds; NaN bounds for one seed, or where all have the same number."""
+        """The mean of the numbers over seeds; its bounds are NaN for one seed, or if all numbers are equal."""
         mean = mean_interval(np.array([headline.value for headline in self.headlines.values()], dtype=float))
         lowest, highest = next((headline.limits for headline in self.headlines.values()), (-np.inf, np.inf))
         return replace(mean, low=max(mean.low, lowest), high=min(mean.high, highest))
 
     @property
     def measure(self) -> str:
-        """What the numbers are; several, if it is not the same for all seeds."""
+        """What the numbers measure; several names joined by a slash if seeds differ in it."""
         return " / ".join(dict.fromkeys(headline.measure for headline in self.headlines.values() if headline.measure))
 
     @property
@@ -77,15 +76,15 @@ class OverSeeds(Result):
     def verdict(self) -> Verdict:
         number = len(self.headlines)
         if number == 0:
-            reasons = " ".join(dict.fromkeys(one.sentence for one in self.seeds))
-            return Verdict(f"No seed of {self.cell} can be asked: {reasons}{self._missing()}", "other weights")
-        told = ", ".join(f"{label} {times}" for label, times in self.labels.items())
+            reasons = " ".join(dict.fromkeys(seed.sentence for seed in self.seeds))
+            return Verdict(f"No seed of {self.cell} can be probed: {reasons}{self._missing()}", "other weights")
+        counts = ", ".join(f"{label} {times}" for label, times in self.labels.items())
         share = self.agreement
         sentence = (
-            f"{number} {'seed' if number == 1 else 'seeds'} of {self.cell}: {told} "
+            f"{number} {'seed' if number == 1 else 'seeds'} of {self.cell}: {counts} "
             f"(the most frequent in {share.low:.0%} to {share.high:.0%} of such seeds){self._number()}."
         )
-        claims = [one.agrees for one in self.seeds if one.agrees is not None]
+        claims = [seed.agrees for seed in self.seeds if seed.agrees is not None]
         if claims:
             sentence += f" As the paper says in {sum(claims)} of {len(claims)}."
         return Verdict(
@@ -93,6 +92,7 @@ class OverSeeds(Result):
         )
 
     def _number(self) -> str:
+        """The mean of the numbers as part of the verdict; empty if there are none."""
         values = [headline.value for headline in self.headlines.values() if np.isfinite(headline.value)]
         if not values:
             return ""
@@ -105,18 +105,19 @@ class OverSeeds(Result):
         return f"; {self.measure} {mean.value:.3g} in the mean ({mean.low:.3g} to {mean.high:.3g}), seeds {between}"
 
     def _missing(self) -> str:
+        """The missing seeds and how to train them, as part of the verdict; empty if none is missing."""
         if not self.missing:
             return ""
         named = ", ".join(map(str, self.missing))
         return f" Not there: seed {named}" + (f", trained by `{self.command}`." if self.command else ".")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a seed, those that are missing too."""
+        """One line per seed, missing ones included."""
         lines = [
-            {"seed": one.seed, "found": True, "agrees": one.agrees}
-            | (vars(one.headline) if one.headline is not None else {})
-            | {"sentence": one.sentence}
-            for one in self.seeds
+            {"seed": seed.seed, "found": True, "agrees": seed.agrees}
+            | (vars(seed.headline) if seed.headline is not None else {})
+            | {"sentence": seed.sentence}
+            for seed in self.seeds
         ]
         lines += [{"seed": seed, "found": False} for seed in self.missing]
         columns = ["seed", "found", "label", "value", "low", "high", "measure", "agrees", "sentence"]
@@ -124,20 +125,20 @@ class OverSeeds(Result):
 
 
 def over_seeds(probe: str, cell: Cell, seed: int = 0, progress: bool = False) -> OverSeeds:
-    """Runs a probe on every seed of a cell; `seed` is of what the probe draws, the same for all counters."""
+    """The outcomes of a probe on every seed of a cell; the probe's own random draws use `seed` for all of them."""
     bar = tqdm(cell.files.items(), disable=not progress, unit="seed", dynamic_ncols=True, desc=f"{cell.name} {probe}")
-    return gather(probe, cell, [ask_counter(probe, number, load_subject(path), seed) for number, path in bar])
+    return gather(probe, cell, [probe_seed(probe, number, load_subject(path), seed) for number, path in bar])
 
 
-def ask_counter(probe: str, number: int, subject: Subject, seed: int) -> SeedVerdict:
-    """What a probe says of the counter that was trained with seed `number`."""
+def probe_seed(probe: str, number: int, subject: Subject, seed: int) -> SeedVerdict:
+    """The outcome of a probe on the counter that was trained with seed `number`."""
     try:
         result = PROBES[probe].run(subject, seed)
     except NotApplicable as reason:
         return SeedVerdict(number, None, str(reason), None)
-    return SeedVerdict(number, headline_of(result), result.verdict.sentence, result.verdict.agrees)
+    return SeedVerdict(number, result.headline, result.verdict.sentence, result.verdict.agrees)
 
 
 def gather(probe: str, cell: Cell, verdicts: Sequence[SeedVerdict]) -> OverSeeds:
-    """The verdicts of a cell's seeds as one result."""
+    """The result that the verdicts of a cell's seeds make together."""
     return OverSeeds(cell.name, probe, tuple(verdicts), cell.missing, cell.command)

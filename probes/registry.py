@@ -1,4 +1,4 @@
-"""The one registry of probes: what each asks, what the paper says about it, and how to run it on a counter."""
+"""The one registry of probes: the question of each, what the paper says about it, and how to run it on a counter."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from probes.result import Result
 
 @dataclass(frozen=True)
 class Subject:
-    """A counter under examination."""
+    """A counter to probe, with its name and checkpoint file."""
 
     name: str
     path: Path  # of its checkpoint file
@@ -45,7 +45,7 @@ class Subject:
 
 
 def load_subject(checkpoint: str | Path) -> Subject:
-    """The counter of this name or path; a name is shorter than a path, where it has one."""
+    """The counter of this name or path, named by its path below the shipped counters or ./runs if it is there."""
     path = find_checkpoint(checkpoint)
     name = path.parent.as_posix() if path.name == "model.safetensors" else path.as_posix()
     for folder in (SHIPPED, RUNS.resolve()):
@@ -57,18 +57,18 @@ def load_subject(checkpoint: str | Path) -> Subject:
 
 @dataclass(frozen=True)
 class Probe:
-    """An analysis of one counter."""
+    """An analysis of one counter, and what reports say about it."""
 
     title: str
     question: str  # what it asks
     paper: str  # what the paper says about it
-    run: Callable[[Subject, int], Result]  # on a counter, with a seed; raises NotApplicable where it makes no sense
-    # What several counters show together, from them and their results by name; NotApplicable where that is nothing.
+    run: Callable[[Subject, int], Result]  # on a counter, with a seed; raises NotApplicable if it makes no sense
+    # Compares several counters, from them and their results by name; raises NotApplicable if they cannot be compared.
     compare: Callable[[Mapping[str, Subject], Mapping[str, Any]], Result] | None = None
 
 
 def _mechanism(subject: Subject, seed: int) -> Result:
-    """Which stated algorithm a counter follows: what attention does, or what the memory holds."""
+    """The test of stated algorithms that fits the family: of attention, or of a recurrent memory."""
     test = memory_mechanisms if isinstance(subject.counter, Recurrent) else mechanisms
     return test(subject.counter, seed=seed)
 
@@ -95,13 +95,13 @@ PROBES: dict[str, Probe] = {
     "attention": Probe(
         "Attention-score variation",
         "How much do attention scores of one pair of tokens vary with their positions?",
-        "Selective counting wants attention that ignores position; rope's cannot.",
+        "Selective counting needs attention that ignores position; rope's cannot.",
         lambda subject, seed: attention_variation(subject.counter, seed=seed),
         lambda subjects, results: compare_variation(results),
     ),
     "bos": Probe(
         "First-token ablation",
-        "What breaks when nothing can read bos, or the first token where there is none?",
+        "What breaks when nothing can read bos, or the first token if there is no bos?",
         "nope and rope need a bos token as an anchor to count from.",
         lambda subject, seed: bos_ablation(subject.counter, seed=seed),
     ),
@@ -144,7 +144,7 @@ PROBES: dict[str, Probe] = {
     "position_free": Probe(
         "Attention without positions",
         "Does a rotary counter do as well, or better, if its attention scores ignore positions?",
-        "Selective counting wants attention by token alone, and rope's positions stand in its way.",
+        "Selective counting needs attention by token alone, and rope's positions disturb it.",
         lambda subject, seed: position_free(subject.counter, seed=seed),
     ),
     "mask": Probe(

@@ -1,4 +1,4 @@
-"""What every probe returns: a frozen dataclass of numbers with a verdict, a tidy table and a plain form."""
+"""What every probe returns: a frozen dataclass of numbers with a verdict, a tidy table and a JSON form."""
 
 import math
 from abc import ABC, abstractmethod
@@ -22,33 +22,33 @@ class NotApplicable(CountLensError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a result says, in one sentence, and what would have to come out for it to say something else."""
+    """One sentence that the numbers of a result support, and which numbers would support another one."""
 
     sentence: str
     would_change: str
-    agrees: bool | None = None  # with the paper's claim; None where the paper makes none
+    agrees: bool | None = None  # with the paper's claim; None if the paper makes none
 
 
-ANYWHERE, SHARE, PERCENT = (-math.inf, math.inf), (0.0, 1.0), (0.0, 100.0)  # limits of numbers
+ANYWHERE, SHARE, PERCENT = (-math.inf, math.inf), (0.0, 1.0), (0.0, 100.0)  # limits of a headline's number
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A verdict as a label and a number, so that counters that differ only in their seed can be set side by side.
+    """A verdict as a label and a number, which can be compared between the seeds of a cell.
 
-    Seeds agree if their labels are equal: a label names one of a few outcomes, and holds no number of its own.
+    Seeds agree if their labels are equal: a label names one of a few outcomes and contains no number.
     """
 
     label: str
-    measure: str = ""  # what the number is; "" where there is none
+    measure: str = ""  # what the number measures; "" if there is none
     value: float = math.nan
     low: float = math.nan  # 95 % interval within this one counter, NaN if the probe gives none
     high: float = math.nan
-    limits: tuple[float, float] = ANYWHERE  # between which such numbers can lie
+    limits: tuple[float, float] = ANYWHERE  # the range of possible numbers
 
     @classmethod
     def of(cls, label: str, measure: str, number: Interval, limits: tuple[float, float] = ANYWHERE) -> "Headline":
-        """A headline whose number has an interval."""
+        """The headline with this label and the number of an interval."""
         return cls(label, measure, number.value, number.low, number.high, limits)
 
 
@@ -58,19 +58,19 @@ class Result(ABC):
     @property
     @abstractmethod
     def verdict(self) -> Verdict:
-        """The sentence that the numbers support."""
+        """The sentence that the numbers support, and whether it agrees with the paper."""
 
     @property
     def headline(self) -> Headline:
-        """The verdict as a label and a number; a result that has none of its own says whether the paper is right."""
+        """The verdict as a label and a number. By default the label says whether the result agrees with the paper."""
         return Headline(PAPER_LABELS[self.verdict.agrees])
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
-        """The numbers as a tidy table, one observation a line."""
+        """The numbers as a tidy table, one observation per line."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values, and the verdict."""
+        """The fields and the verdict as plain JSON values."""
         assert is_dataclass(self)
         values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
         return values | {"verdict": plain(self.verdict)}

@@ -1,12 +1,12 @@
-"""Where in a counter an analysis can look: the one place that knows which activations each family offers.
+"""Sites: the places in a counter whose activations can be read. Only this file knows which ones a family has.
 
-A site is a kind of activation in TransformerLens' shorthand, a layer, and a head where heads exist:
+A site is a kind of activation in TransformerLens' shorthand, a layer, and a head for the kinds that have heads:
 
     transformer   embed, pos_embed; in each layer resid_pre, q, k, v (rope: rot_q, rot_k), z, attn_out, resid_mid,
                   mlp_post, mlp_out, resid_post
     recurrent     embed; in each layer resid_pre, state, resid_post (rwkv6: also resid_mid, mlp_post, mlp_out)
 
-A recurrent counter's state is flattened to one axis; README says what each family's holds.
+A recurrent counter's state is flattened to one axis; docs/hooks.md says what it holds in each family.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.counter import Counter
-from models.errors import unknown
+from models.errors import CountLensError, unknown
 from models.hooks import hook_name
 from models.shapes import PositionIds, TokenIds
 from probes.result import NotApplicable
 from training.evaluate import evaluating
 
-GLOBAL_KINDS = ("embed", "pos_embed")  # one for the whole counter, not one a layer
+GLOBAL_KINDS = ("embed", "pos_embed")  # one for the whole counter, not one per layer
 HEAD_KINDS = ("q", "k", "v", "rot_q", "rot_k", "z")
 LAYER_KINDS = (
     "resid_pre",
@@ -32,13 +32,13 @@ LAYER_KINDS = (
     *("attn_out", "resid_mid", "mlp_post", "mlp_out"),
     *("state", "resid_post"),
 )
-# What is looked at unless somebody chooses: where positions and tokens meet, and what each part makes of it.
+# The default of `sites_of`: all but `resid_pre`, which is the `resid_post` of the layer before.
 USUAL_KINDS = tuple(kind for kind in LAYER_KINDS if kind != "resid_pre")
 
 
 @dataclass(frozen=True)
 class Site:
-    """One place at which a counter has activations; without a head, a kind that has heads means all of them.
+    """One place at which a counter has activations. If the kind has heads and none is given, it means all of them.
 
     >>> Site("q", 1, 3).label, Site("resid_post", 0).label, Site("embed").label
     ('L1 H3 q', 'L0 resid_post', 'embed')
@@ -52,15 +52,20 @@ class Site:
 
     @property
     def label(self) -> str:
-        """How tables and figures call it."""
+        """Its name in tables and figures."""
         layer = [] if self.layer is None else [f"L{self.layer}"]
         head = [] if self.head is None else [f"H{self.head}"]
         return " ".join([*layer, *head, self.kind])
 
     @property
     def hook(self) -> str:
-        """The hook point that it is read from."""
+        """The name of the hook point that it is read from."""
         return hook_name(self.kind, self.layer)
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        """The site as columns of a table."""
+        return {"site": self.label, "kind": self.kind, "layer": self.layer, "head": self.head}
 
 
 def kinds_of(counter: Counter) -> list[str]:
@@ -70,16 +75,16 @@ def kinds_of(counter: Counter) -> list[str]:
 
 
 def sites_of(counter: Counter, kinds: Sequence[str] | None = None) -> list[Site]:
-    """The sites of these kinds, layer by layer, one for each head where heads exist.
+    """The sites of these kinds, layer by layer, one per head if the kind has heads.
 
-    By default all but embeddings and the inputs of later layers, which are the outputs of earlier ones.
+    By default all kinds but embeddings and the inputs of later layers, which are the outputs of earlier ones.
     """
     known = kinds_of(counter)
     for kind in kinds or ():
         if kind not in known:
             raise unknown("site", kind, known)
     wanted = USUAL_KINDS if kinds is None else kinds
-    # Where positions are added to the embedding, the first layer's input is the first place that has both.
+    # If positions are added to the embedding, the first layer's input is the first site that has both.
     inputs = [Site("resid_pre", 0)] if kinds is None and "pos_embed" in known else []
     sites = [Site(kind) for kind in GLOBAL_KINDS if kind in wanted and kind in known] + inputs
     for layer in range(counter.cfg.n_layers):
@@ -90,7 +95,7 @@ def sites_of(counter: Counter, kinds: Sequence[str] | None = None) -> list[Site]
 
 
 def all_heads(sites: Sequence[Site]) -> list[Site]:
-    """The same sites, each once, with all heads of a layer together."""
+    """The sites without their heads, each once: all heads of a layer become one site."""
     return list(dict.fromkeys(Site(site.kind, site.layer) for site in sites))
 
 
@@ -101,9 +106,9 @@ def site_activations(
     sites: Sequence[Site],
     attention_mask: Bool[Tensor, "batch pos"] | None = None,
 ) -> dict[Site, Float[np.ndarray, "batch pos _"]]:
-    """What the counter computes at each site, from one forward pass; in eval mode and without gradients.
+    """The activations at each site, from one forward pass in eval mode and without gradients.
 
-    A counter whose training diverged has nothing to analyse: it is not applicable.
+    Raises NotApplicable if activations are not finite, as in a counter whose training diverged.
     """
     _check(counter, sites)
     with evaluating(counter):
@@ -117,9 +122,17 @@ def site_activations(
 
 
 def _read(tensor: Tensor, site: Site) -> Float[np.ndarray, "batch pos _"]:
+    """The site's part of a hook point's tensor, with one axis for all columns."""
     if site.head is not None:
         tensor = tensor[:, :, site.head]
     return rearrange(tensor, "batch pos ... -> batch pos (...)").cpu().numpy()
+
+
+def check_layer(counter: Counter, layer: int) -> None:
+    """Refuses a layer that the counter lacks."""
+    last = counter.cfg.n_layers - 1
+    if not 0 <= layer <= last:
+        raise CountLensError(f"layer {layer} is outside 0..{last}: this counter has no such layer")
 
 
 def _check(counter: Counter, sites: Sequence[Site]) -> None:

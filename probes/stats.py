@@ -1,4 +1,7 @@
-"""How sure a number is: Wilson's interval of a share, and one bootstrap over rows for everything else."""
+"""Intervals of numbers: one bootstrap over rows, a jackknife, Wilson's for shares, Student's for means.
+
+Everything is at 95 % confidence.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,27 +9,37 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import ndtri, stdtrit
+from scipy.stats import ttest_1samp
 from torch import Tensor
 
 CONFIDENCE = 0.95
+ALPHA = 0.05  # p-values up to this one are significant
 RESAMPLES = 500
 
-OfRows = Callable[[Float[np.ndarray, "sample row"]], Float[np.ndarray, "at sample"]]  # under each set of weights
-OfParts = Callable[[Int[np.ndarray, "kept"]], Float[np.ndarray, "at"]]  # from the numbers of the parts that are kept
+OfRows = Callable[[Float[np.ndarray, "sample row"]], Float[np.ndarray, "at sample"]]  # for each set of weights
+OfParts = Callable[[Int[np.ndarray, "kept"]], Float[np.ndarray, "at"]]  # from the indices of the parts that are kept
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and what it lies between, with 95 % confidence."""
+    """An estimate and the bounds of its 95 % interval.
+
+    >>> f"{Interval(0.5, 0.41, 0.62):.0%}"
+    '50% (41% to 62%)'
+    """
 
     value: float
     low: float
     high: float
 
+    def __format__(self, spec: str) -> str:
+        value, low, high = (format(number, spec) for number in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high})"
+
 
 @dataclass(frozen=True)
 class Intervals:
-    """Many of them, as arrays; iterating gives one `Interval` after the other."""
+    """Many intervals as three arrays; iterating yields them one by one as `Interval`."""
 
     value: Float[np.ndarray, "at"]
     low: Float[np.ndarray, "at"]
@@ -37,16 +50,16 @@ class Intervals:
 
 
 def bootstrap(statistic: OfRows, weights: Float[np.ndarray, "row"], seed: int) -> Intervals:
-    """A statistic of weighted rows, and what it lies between when whole rows are drawn again.
+    """A statistic of weighted rows, with an interval from resampling whole rows.
 
-    Rows, because tokens of one row go together. `weights` says how many drawn rows each stands for; the statistic
-    takes many such sets of weights at once.
+    Tokens are not resampled, because those of one row are not independent. `weights` says how many drawn rows each row
+    stands for; the statistic takes many such sets of weights at once.
     """
     total = int(weights.sum())
     drawn = np.random.default_rng(seed).multinomial(total, weights / weights.sum(), size=RESAMPLES)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value, again = statistic(weights[None])[:, 0], statistic(drawn.astype(float))
-    return Intervals(value, *bounds(again))
+        value, resampled = statistic(weights[None])[:, 0], statistic(drawn.astype(float))
+    return Intervals(value, *bounds(resampled))
 
 
 def bootstrap_mean(
@@ -55,7 +68,7 @@ def bootstrap_mean(
     weights: Float[np.ndarray, "row"],
     seed: int,
 ) -> Intervals:
-    """Means over tokens, from the sum and the number of tokens of each row."""
+    """Means over tokens with their intervals, from each row's sum and number of tokens."""
     return bootstrap(lambda drawn: sums @ drawn.T / (counts @ drawn.T), weights, seed)
 
 
@@ -67,11 +80,11 @@ def bounded_mean(
     most: Float[np.ndarray, "at row"],
     seed: int,
 ) -> Intervals:
-    """Means over tokens whose intervals are honest where all rows are alike.
+    """Means over tokens, with intervals that have a width even if all rows are equal.
 
-    Rows that all have the same sum leave a bootstrap nothing to vary. So two rows are drawn with the others, of mean
-    length, one with the least sum that a row could have and one with the most. Where all of n rows have the most, the
-    interval reaches down by some 3/n, as the exact interval of a share does.
+    Rows that all have the same sum leave a bootstrap nothing to vary. So two rows of mean length are added, one with
+    the smallest sum that a row can have and one with the largest. If all of n rows have the largest sum, the interval
+    reaches down by about 3/n, as the exact interval of a share does.
     """
     shares = weights / weights.sum()
     extremes = np.stack([least @ shares, most @ shares], 1)
@@ -82,9 +95,9 @@ def bounded_mean(
 
 
 def jackknife(statistic: OfParts, parts: int) -> Intervals:
-    """Statistics of so many parts of one row, and Student's interval of each, from leaving out one part at a time.
+    """Statistics of one row cut into `parts`, each with Student's interval from leaving out one part at a time.
 
-    For what is measured on a single row, which leaves no rows to draw again.
+    For numbers that are measured on a single row, so that there are no rows to resample.
     """
     everything = np.arange(parts)
     value = statistic(everything)
@@ -95,14 +108,14 @@ def jackknife(statistic: OfParts, parts: int) -> Intervals:
 
 
 def bounds(samples: Shaped[np.ndarray, "*at sample"]) -> Float[np.ndarray, "low_and_high *at"]:
-    """What 95 % of the samples lie between."""
+    """The two quantiles between which 95 % of the samples lie."""
     return np.nanquantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=-1)
 
 
 def wilson(
     right: Float[np.ndarray, "at"], scored: Float[np.ndarray, "at"]
 ) -> tuple[Float[np.ndarray, "at"], Float[np.ndarray, "at"]]:
-    """Wilson's interval of a share, between 0 and 1; NaN where nothing is scored."""
+    """Wilson's interval of a share, between 0 and 1; NaN if nothing is scored."""
     z = ndtri((1 + CONFIDENCE) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = right / scored
@@ -112,9 +125,9 @@ def wilson(
 
 
 def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None) -> Interval:
-    """The share that is right, with Wilson's interval; where nothing is judged it may be anything.
+    """The share of True with Wilson's interval; without any values the interval is 0 to 1.
 
-    Where several judged answers go together, `independent` says how many do not: the interval is as wide as theirs.
+    If the values are not all independent, `independent` says how many are; the interval is as wide as theirs.
     """
     if len(right) == 0:
         return Interval(0.0, 0.0, 1.0)
@@ -125,9 +138,9 @@ def share_interval(right: Bool[Tensor, "judged"], independent: int | None = None
 
 
 def mean_interval(values: Float[np.ndarray, "value"]) -> Interval:
-    """The mean of independent values with Student's interval; NaN are left out.
+    """The mean of independent values with Student's interval; NaN values are left out.
 
-    Fewer than two values, or values that are all equal, say nothing about how they vary: the bounds are NaN then.
+    The bounds are NaN for fewer than two values and for values that are all equal: they do not show how values vary.
 
     >>> [round(bound, 2) for bound in vars(mean_interval(np.array([1.0, 2.0, 3.0]))).values()]
     [2.0, -0.48, 4.48]
@@ -138,12 +151,12 @@ def mean_interval(values: Float[np.ndarray, "value"]) -> Interval:
     mean = float(known.mean())
     if len(known) < 2 or np.ptp(known) == 0:
         return Interval(mean, np.nan, np.nan)
-    half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2) * known.std(ddof=1) / np.sqrt(len(known)))
-    return Interval(mean, mean - half, mean + half)
+    low, high = ttest_1samp(known, 0).confidence_interval(CONFIDENCE)
+    return Interval(mean, float(low), float(high))
 
 
 def say_p(p: float) -> str:
-    """A p-value as a report writes it.
+    """A p-value as text, rounded as reports show it.
 
     >>> say_p(0.00005), say_p(0.0312)
     ('p < 0.001', 'p = 0.031')

@@ -6,7 +6,7 @@ test-all` has them everywhere, and `make test` in the files that tests/test_shap
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,3 +75,17 @@ def make_run() -> Callable[..., Any]:
         return run
 
     return make
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Ray cluster with a head that trains nothing, and no worker node yet."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # other tests run beside this one
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.counter import Counter
-from training.policies import count_offsets, get_policy
-from training.tasks import NOT_SCORED, PAD, ListedTask, Rows, Split, Task
+from training.policies import CONTIGUOUS, get_policy
+from training.tasks import NOT_SCORED, PAD, Rows, Split, Task
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def draw_batch(
     """A batch of `size` rows of a split, drawn on the generator's device."""
     rows = task.sample(split, size, generator)
     n_pos = rows.token_ids.shape[1]
-    position_ids = get_policy(policy)(rows.lengths, n_pos, max_position, generator)
+    position_ids = get_policy(policy).draw(rows.lengths, n_pos, max_position, generator)
     inside = torch.arange(n_pos, device=rows.lengths.device) < rows.lengths[:, None]
     weights = torch.ones(size, device=rows.lengths.device)
     return Batch(rows.token_ids, position_ids, task.label(rows.token_ids), inside, weights)
@@ -88,9 +88,8 @@ def draw_tokens(
     max_position = position_range(counter, task)
     table = None
     if not independent_rows:
-        table = tabulate_rows(
-            task, policy, max_position, split, counter.ignores_shifts, counter.cfg.causal, generator.device
-        )
+        simplest = simplest_policy(counter, policy)
+        table = tabulate_rows(task, simplest, max_position, split, counter.cfg.causal, generator.device)
     if table is None:
         batch = draw_batch(task, policy, max_position, split, size, generator)
         return WeightedTokens(batch, batch.attention_mask.float())
@@ -102,25 +101,29 @@ def position_range(counter: Counter, task: Task) -> int:
     return counter.cfg.max_position if counter.has_positions else max(counter.cfg.max_position, task.longest_row)
 
 
+def simplest_policy(counter: Counter, policy: str) -> str:
+    """The name of the policy whose rows are enough to compute the counter's logits on all rows of `policy`.
+
+    Contiguous rows are enough if the counter ignores positions, or if it ignores shifts and `policy` only shifts rows.
+    Otherwise it is `policy` itself.
+    """
+    only_shifts = get_policy(policy).count_offsets is not None
+    return CONTIGUOUS if counter.ignores_positions or (only_shifts and counter.ignores_shifts) else policy
+
+
 @lru_cache(maxsize=64)
 def tabulate_rows(
-    task: Task,
-    policy: str,
-    max_position: int,
-    split: Split,
-    ignores_shifts: bool,
-    causal: bool,
-    device: torch.device,
+    task: Task, policy: str, max_position: int, split: Split, causal: bool, device: torch.device
 ) -> WeightedTokens | None:
     """Every row that a counter must compute for the expected loss of a split; None if there are too many to list.
 
     The share of a token is how often, on average, a random row of the split has this token at this place.
     """
-    if not isinstance(task, ListedTask) or not (ignores_shifts or policy in ("shifted", "contiguous")):
+    listed, count_offsets = task.list_rows(split), get_policy(policy).count_offsets
+    if listed is None or count_offsets is None:
         return None
-    rows, probabilities = task.list_rows(split)
-    has_one_offset = ignores_shifts or policy == "contiguous"
-    offsets = torch.ones_like(rows.lengths) if has_one_offset else count_offsets(rows.lengths, max_position)
+    rows, probabilities = listed
+    offsets = count_offsets(rows.lengths, max_position)
     is_possible = torch.arange(int(offsets.max())) < offsets[:, None]
     by_offset = is_possible * (probabilities / offsets)[:, None]  # [row offset]
     hosts = _find_hosts(rows) if causal else torch.arange(len(rows.lengths))

@@ -80,7 +80,7 @@ def _read_file(counter: Counter, task: Task, policy: str, path: Path, seed: int)
     lengths = torch.tensor([len(row) for row in token_rows])
     max_position = max(counter.cfg.max_position, token_ids.shape[1])
     generator = torch.Generator().manual_seed(seed)
-    position_ids = get_policy(policy)(lengths, token_ids.shape[1], max_position, generator)
+    position_ids = get_policy(policy).draw(lengths, token_ids.shape[1], max_position, generator)
     inside = torch.arange(token_ids.shape[1]) < lengths[:, None]
     labels = pad(label_rows, batch_first=True, padding_value=NOT_SCORED)
     return Batch(token_ids, position_ids, labels, inside, torch.ones(len(lengths))).to(counter.device)

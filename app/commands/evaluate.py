@@ -9,7 +9,7 @@ from models.errors import CountLensError
 from training.datafile import evaluate_file
 from training.evaluate import evaluate
 from training.run.device import choose_device
-from training.tasks import lengthened, task_of_checkpoint
+from training.tasks import task_of_checkpoint
 
 
 def run_evaluation(
@@ -26,7 +26,7 @@ def run_evaluation(
     trained_on = None if info is None else task_of_checkpoint(info)
     if info is None or trained_on is None or info.policy is None:
         raise CountLensError(f"{checkpoint} does not say what it was trained on, so it cannot be scored")
-    task = lengthened(trained_on, *lengths)
+    task = trained_on.with_lengths(*lengths)
     if data is not None:
         file_scores = evaluate_file(counter, task, info.policy, data)
         if as_json:

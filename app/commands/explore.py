@@ -16,20 +16,20 @@ SCRIPT = Path(__file__).resolve().parent.parent / "main.py"
 def streamlit_command(
     port: int | None, folders: tuple[Path, ...], browser: bool, address: str = LOCALHOST
 ) -> list[str]:
-    """The command that starts the explorer's server. It listens where `app/.streamlit/config.toml` says by default."""
+    """The command that starts the explorer's server; `app/.streamlit/config.toml` has the default address."""
     options = [] if address == LOCALHOST else ["--server.address", address]
     if address not in (LOCALHOST, *EVERY_ADDRESS):
         options += ["--browser.serverAddress", address]
     options += [] if port is None else ["--server.port", str(port)]
     if not browser:
         options += ["--server.headless", "true"]
-    chosen = [part for folder in folders for part in ("--folder", str(folder))]
-    return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *options, "--", *chosen]
+    arguments = [part for folder in folders for part in ("--folder", str(folder))]
+    return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *options, "--", *arguments]
 
 
 def run_explorer(port: int | None, folders: tuple[Path, ...], browser: bool, address: str) -> None:
     """Serves the explorer until it is stopped."""
-    start_folders(folders)  # refuses what is no folder before the server is up
+    start_folders(folders)  # refuses what is not a folder before the server starts
     if address in EVERY_ADDRESS:
         say(f"everyone in this machine's network can open the explorer, at this machine's name ({gethostname()})")
     sys.exit(subprocess.run(streamlit_command(port, folders, browser, address), check=False).returncode)

@@ -8,7 +8,7 @@ from models.export import EXPORTS
 
 
 def run_export(checkpoint: str, out: Path, format: str) -> None:
-    """Writes the files and says how to load them."""
+    """Writes the files of an export and prints their paths."""
     if any((out / name).exists() for name in ("model.safetensors", "config.json")):
         raise CountLensError(f"{out} already holds a model: choose another folder")
     EXPORTS[format](load_counter(checkpoint), out)

@@ -1,4 +1,4 @@
-"""`countlens list`: reads headers only, so that many counters are listed at once."""
+"""`countlens list`: reads only the headers of checkpoints, so that listing many is quick."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from models.header import read_info
 
 
 def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Prints every counter below the folders; one that cannot be read is listed with the reason."""
+    """Prints every counter below the folders; one that cannot be read has the reason beside its name."""
     missing = [folder for folder in folders if not folder.is_dir()]
     if missing:
         raise CountLensError(f"{missing[0]} is no folder")
@@ -28,7 +28,7 @@ def print_counters(folders: tuple[Path, ...], as_json: bool) -> None:
 
 
 def describe_counter(name: str, path: Path) -> dict[str, Any]:
-    """What a checkpoint's header says."""
+    """The fields of a checkpoint's header as JSON values; of a broken file, the error."""
     try:
         info = read_info(path)
     except CountLensError as error:

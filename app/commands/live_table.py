@@ -1,9 +1,9 @@
-"""How a sweep goes, while it goes: a live table on a terminal, a line an event elsewhere."""
+"""Progress of a sweep: a live table on a terminal, elsewhere one line per event."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.escape import printable, say
+from training.run.interrupt import interrupted_by_sigterm
 from training.sweep.engine import Event
 from training.sweep.flops import run_flops
 from training.sweep.grid import SweepRun
@@ -21,7 +22,7 @@ SECONDS_BETWEEN_DRAWINGS = 1.0
 
 
 class Board:
-    """What the live table shows: numbers from the run folders, and which runs are being trained right now."""
+    """What the live table shows: which runs are in training, finished or failed, and their numbers on disk."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -33,7 +34,7 @@ class Board:
         self.done_before = set(self.done)
 
     def note(self, event: Event | None) -> None:
-        """Keeps up with what happened."""
+        """Takes an event in."""
         if event is None:
             return
         name = event.run.name
@@ -48,7 +49,7 @@ class Board:
             self.failed[name] = last_line(event.error or status.error or "")
 
     def seconds_left(self) -> float | None:
-        """By the work that is left and the pace since the start; None before anything was measured."""
+        """The time left, from the work left and the pace since the start; None before there is any progress."""
         progress = sum(self.sizes[name] for name in self.done.keys() - self.done_before)
         left = sum(size for name, size in self.sizes.items() if name not in self.done and name not in self.failed)
         for name, run in self.running.items():
@@ -59,7 +60,7 @@ class Board:
         return elapsed * left / progress if progress else None
 
     def headline(self) -> str:
-        """Done, running, failed, waiting, time left: one line."""
+        """One line: how many runs are done, running, waiting and failed, and the time left."""
         waiting = len(self.manifest.runs) - len(self.done) - len(self.failed) - len(self.running)
         left = self.seconds_left()
         return (
@@ -68,7 +69,7 @@ class Board:
         )
 
     def table(self) -> Table:
-        """The live table: what runs now, what failed, and the headline."""
+        """The runs in training and those that failed, under the headline."""
         table = Table(title=self.headline(), title_justify="left", title_style="bold", box=None, pad_edge=False)
         for column in ("run", "step", "IND %", "OOD %", "time"):
             table.add_column(column, justify="left" if column == "run" else "right")
@@ -80,35 +81,49 @@ class Board:
         return table
 
 
+def watch(events: Generator[Event | None, None, None], manifest: Manifest, quiet: bool) -> Board:
+    """Shows the events of a sweep until they end, and returns the board. Ctrl-C and SIGTERM end the command."""
+    board = Board(manifest)
+    try:
+        with _open_display(board, quiet) as draw, interrupted_by_sigterm(), closing(events):
+            for event in events:
+                board.note(event)
+                draw(event)
+    except KeyboardInterrupt:
+        print("stopped; nothing is lost: the same command goes on where it was", file=sys.stderr)
+        sys.exit(130)
+    return board
+
+
 @contextmanager
-def shown(board: Board, quiet: bool) -> Iterator[Callable[[Event | None], None]]:
-    """A function that draws: a live table on a terminal, a line an event elsewhere."""
+def _open_display(board: Board, quiet: bool) -> Iterator[Callable[[Event | None], None]]:
+    """A function that shows an event: in a live table on a terminal, elsewhere as a line."""
     console = Console(stderr=True)
     if not console.is_terminal or quiet:
 
         def write(event: Event | None) -> None:
             if event is not None and event.kind not in ("started", "busy") and not quiet:
                 status = status_of(board.manifest.folder(event.run), event.run.config)
-                why = f": {board.failed[event.run.name]}" if event.kind == "failed" else scores_of(status)
-                say(f"{event.kind} {event.run.name}{why}; {board.headline()}", sys.stderr)
+                outcome = f": {board.failed[event.run.name]}" if event.kind == "failed" else scores_of(status)
+                say(f"{event.kind} {event.run.name}{outcome}; {board.headline()}", sys.stderr)
 
         yield write
         return
     with Live(board.table(), console=console, auto_refresh=False) as live:
-        drawn = 0.0
+        last_time = 0.0
 
         def draw(event: Event | None) -> None:
-            nonlocal drawn
-            if event is not None or time.perf_counter() - drawn > SECONDS_BETWEEN_DRAWINGS:
+            nonlocal last_time
+            if event is not None or time.perf_counter() - last_time > SECONDS_BETWEEN_DRAWINGS:
                 live.update(board.table(), refresh=True)
-                drawn = time.perf_counter()
+                last_time = time.perf_counter()
 
         yield draw
         live.update(board.table(), refresh=True)
 
 
 def _cell(text: str) -> str:
-    """Foreign text for a cell of rich's table, which reads markup in brackets."""
+    """Foreign text as a cell of rich's table shows it; rich would read markup in brackets."""
     return escape(printable(text))
 
 

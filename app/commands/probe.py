@@ -22,7 +22,7 @@ from probes.result import Result
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small tensors are fastest with one thread; with more, a busy machine makes them wait for each other."""
+    """One thread for torch and BLAS inside the block: with more, small tensors are slower on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -33,7 +33,7 @@ def one_thread() -> Iterator[None]:
 
 
 def print_probes() -> None:
-    """Every probe, and what it asks."""
+    """Prints the name and the question of every probe."""
     width = max(map(len, PROBES))
     for name, probe in PROBES.items():
         print(f"{name:{width}}  {probe.question}")
@@ -45,7 +45,7 @@ def run_probe(name: str, checkpoint: str, form: str, seed: int) -> None:
         raise unknown("probe", name, PROBES)
     with one_thread():
         result = PROBES[name].run(load_subject(checkpoint), seed)
-    _print_result(result, form)
+    print_result(result, form)
 
 
 def run_probe_on_seeds(
@@ -57,14 +57,14 @@ def run_probe_on_seeds(
     with one_thread():
         result = over_seeds(name, find_cell(cell, parse_seeds(seeds), runs), seed, progress)
     if form == "text":
-        for one in result.seeds:
-            label = "skipped" if one.headline is None else one.headline.label
-            say(f"seed {one.seed}: {label}: {one.sentence}")
-    _print_result(result, form)
+        for verdict in result.seeds:
+            label = "skipped" if verdict.headline is None else verdict.headline.label
+            say(f"seed {verdict.seed}: {label}: {verdict.sentence}")
+    print_result(result, form)
 
 
 def parse_seeds(words: tuple[str, ...]) -> tuple[int, ...] | None:
-    """The seeds that are named; None for all.
+    """The seeds as numbers; None for all.
 
     >>> parse_seeds(("0", "12")), parse_seeds(("all",))
     ((0, 12), None)
@@ -77,7 +77,8 @@ def parse_seeds(words: tuple[str, ...]) -> tuple[int, ...] | None:
         raise CountLensError(f"{error}; give numbers, as --seeds 0 1 2, or --seeds all") from error
 
 
-def _print_result(result: Result, form: str) -> None:
+def print_result(result: Result, form: str) -> None:
+    """Prints a result as JSON or CSV, or its verdict as text."""
     if form == "json":
         print(json.dumps(result.to_dict(), allow_nan=False))
     elif form == "csv":
@@ -96,7 +97,7 @@ def run_report(
     runs: Path | None,
     progress: bool,
 ) -> None:
-    """Writes a report and prints its verdicts and where it is."""
+    """Writes a report, and prints its verdicts and its folder."""
     from app.report.write import write_report
 
     if out.exists() and not out.is_dir():
@@ -111,6 +112,6 @@ def run_report(
     for name, by_counter in report.results.items():
         print(PROBES[name].title)
         for counter, result in by_counter.items():
-            said = f"skipped: {result.reason}" if isinstance(result, Skipped) else result.verdict.sentence
-            say(f"  {counter}: {said}")
+            outcome = f"skipped: {result.reason}" if isinstance(result, Skipped) else result.verdict.sentence
+            say(f"  {counter}: {outcome}")
     print(f"wrote {', '.join(path.name for path in files)} to {out}")

@@ -8,7 +8,7 @@ from training.paper.ship import CARD, MB, plan_shipment, ship
 
 
 def run_ship(manifest: Path, out: Path, max_mb: float) -> None:
-    """Ships the best seeds of a sweep, and says what is not there yet."""
+    """Ships the best seeds of a sweep, and prints which runs were left out and what was written."""
     shipment = plan_shipment(manifest, out)
     for name, why in shipment.left_out.items():
         say(f"left out: {name}: {why}")

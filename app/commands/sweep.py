@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.axes import make_cell
-from app.commands.live_table import Board, scores_of, shown
+from app.commands.live_table import scores_of, watch
 from app.escape import say
 from app.options import SweepOptions
 from models.errors import CountLensError
@@ -38,7 +38,7 @@ def run_command(grid: Path | None, axes: Mapping[str, Any], options: SweepOption
 
 
 def open_sweep(grid: Path | None, cell: dict[str, Any], out: Path) -> Manifest:
-    """The manifest that is meant: a manifest's own file, or one made from a grid file or one cell below `out`."""
+    """The manifest in a .jsonl file, or a new one below `out` from a grid file or a cell."""
     if grid is None:
         if not cell:
             raise CountLensError(
@@ -54,7 +54,7 @@ def open_sweep(grid: Path | None, cell: dict[str, Any], out: Path) -> Manifest:
 
 
 def run_index(manifest: Manifest, index: int) -> None:
-    """Trains one line of the manifest, here and now."""
+    """Trains the run on one line of the manifest, in this process."""
     if not 0 <= index < len(manifest.runs):
         raise CountLensError(f"--index {index}: {manifest.path} has lines 0 to {len(manifest.runs) - 1}")
     manifest.check()
@@ -64,14 +64,14 @@ def run_index(manifest: Manifest, index: int) -> None:
     with interrupted_by_sigterm():
         outcome = train_run(manifest.folder(run).path, run.config, progress=sys.stderr.isatty())
     status = status_of(manifest.folder(run), run.config)
-    result = scores_of(status) if outcome.error is None else f": {last_line(outcome.error)}"
-    say(f"{outcome.kind}{result}")
+    details = scores_of(status) if outcome.error is None else f": {last_line(outcome.error)}"
+    say(f"{outcome.kind}{details}")
     if outcome.kind != "finished":
         sys.exit(1)
 
 
 def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: float | None) -> None:
-    """What the runs that are left would cost, here and on a GPU."""
+    """Prints what the unfinished runs would cost, here and on a GPU."""
     left = manifest.unfinished()
     estimate = estimate_sweep(
         [run.config for run in left],
@@ -86,25 +86,17 @@ def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: flo
 
 
 def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
-    """Trains what is left, with a live table, and prints a summary. Exit code 1 if a run is not finished."""
-    chosen = select(manifest, only)
+    """Trains the unfinished runs, with a live table, and prints a summary. Exit code 1 if a run is not finished."""
+    selection = select(manifest, only)
     manifest.check()
     manifest.write()
-    board = Board(chosen)
-    started = time.perf_counter()
-    try:
-        with shown(board, quiet) as draw, interrupted_by_sigterm():
-            for event in sweep(chosen, engine, options):
-                board.note(event)
-                draw(event)
-    except KeyboardInterrupt:
-        print("stopped; nothing is lost: the same command goes on where it was", file=sys.stderr)
-        sys.exit(130)
-    print_summary(manifest, chosen, board.failed, time.perf_counter() - started)
+    start = time.perf_counter()
+    board = watch(sweep(selection, engine, options), selection, quiet)
+    print_summary(manifest, selection, board.failed, time.perf_counter() - start)
 
 
 def select(manifest: Manifest, only: str | None) -> Manifest:
-    """The manifest with the runs alone whose name fits a pattern such as `mod10/*`."""
+    """The manifest with only the runs whose name fits a pattern such as `mod10/*`; all runs without a pattern."""
     if only is None:
         return manifest
     runs = tuple(run for run in manifest.runs if fnmatch.fnmatch(run.name, only))
@@ -113,18 +105,18 @@ def select(manifest: Manifest, only: str | None) -> Manifest:
     return replace(manifest, runs=runs)
 
 
-def print_summary(manifest: Manifest, chosen: Manifest, errors: Mapping[str, str], seconds: float) -> None:
-    """What came out, what failed and why, and where the scores are.
+def print_summary(manifest: Manifest, selection: Manifest, errors: Mapping[str, str], seconds: float) -> None:
+    """Prints how many runs finished, which failed and why, and where the scores are.
 
-    `errors` are those of this sweep: a full disk may have had no room for them in the run folders.
+    `errors` are those of this sweep; if the disk was full, they are not in the run folders.
     """
     failed = {
         run.name: errors.get(run.name) or status.error or "not finished"
-        for run, status in chosen.statuses()
+        for run, status in selection.statuses()
         if status.state != "finished"
     }
     print(
-        f"{len(chosen.runs) - len(failed)} of {len(chosen.runs)} runs finished, {len(failed)} failed, "
+        f"{len(selection.runs) - len(failed)} of {len(selection.runs)} runs finished, {len(failed)} failed, "
         f"in {duration(seconds)}"
     )
     for name, error in failed.items():
@@ -141,7 +133,7 @@ def print_summary(manifest: Manifest, chosen: Manifest, errors: Mapping[str, str
 
 
 def print_status(manifest: Manifest) -> None:
-    """How far every run is, read from the folders: also while somebody else trains."""
+    """Prints the state of every run, as the run folders have it, even while another process trains."""
     for index, (run, status) in enumerate(manifest.statuses()):
-        shown = f": {status.error}" if status.state == "failed" else scores_of(status)
-        say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{shown}")
+        details = f": {status.error}" if status.state == "failed" else scores_of(status)
+        say(f"{index:4} {status.state:8} {status.step:>6}/{status.steps:<6} {run.name}{details}")

@@ -16,7 +16,7 @@ from training.paper.score_table import SCORES, ScoreRow, merge_scores, read_scor
 from training.paper.summary import summary_frame
 from training.paper.tables import PAPER_TABLES, STATISTICS
 
-PIPED_WIDTH = 100  # columns, where there is no terminal to ask
+PIPED_WIDTH = 100  # columns, if the output is no terminal
 
 
 def print_tables(
@@ -45,17 +45,17 @@ def print_tables(
 
 
 def gather(scores: tuple[Path, ...], runs: Path | None) -> tuple[list[ScoreRow], list[Difference]]:
-    """The scores of these tables and runs, and the reasons for differences that lie beside them."""
+    """The scores in these tables and runs, and the reasons for differences in the same folders."""
     if not scores and runs is None:
         scores = (SHIPPED / SCORES,)
         if not SHIPPED.is_dir():
             raise CountLensError(f"{shipped_hint()}: give --scores FOLDER/{SCORES}, or --runs")
-    found = [read_scores(path) for path in scores]
+    tables = [read_scores(path) for path in scores]
     folders = [path.parent for path in scores]
     if runs is not None:
-        found.append(finished_runs(runs))
+        tables.append(finished_runs(runs))
         folders.append(runs)
-    return merge_scores(*found), [reason for folder in folders for reason in read_differences(folder / FILE)]
+    return merge_scores(*tables), [reason for folder in folders for reason in read_differences(folder / FILE)]
 
 
 def finished_runs(folder: Path) -> list[ScoreRow]:

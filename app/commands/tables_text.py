@@ -1,6 +1,6 @@
-"""The comparison as text: a table of the paper each, two lines a row, ours above the paper's.
+"""The comparison as text: every table of the paper, with two lines per row, ours above the paper's.
 
-Colour says how a number compares, and so does the mark before it: a pipe has no colours, and not everyone sees them.
+Colour shows how a number compares, and so does the mark before it: a pipe has no colours, and not everyone sees them.
 """
 
 import math
@@ -74,7 +74,7 @@ def _grid(table: ComparedTable, marks: Marks) -> Table:
 
 
 def _rows(table: ComparedTable) -> list[dict[str, ComparedCell]]:
-    """The cells of each row by architecture; rows of one task stand together."""
+    """The cells of each row by architecture; rows of the same task follow each other."""
     rows: dict[str, dict[int, dict[str, ComparedCell]]] = {}
     for cell in table.cells:
         layers = rows.setdefault(_label(cell.paper), {})
@@ -83,7 +83,7 @@ def _rows(table: ComparedTable) -> list[dict[str, ComparedCell]]:
 
 
 def _label(paper: PaperCell) -> str:
-    """The task, and on a second line what tells this row from others of its table."""
+    """The task, and on a second line the settings in which this row differs from others of its table."""
     others = [cell for cell in paper_cells(paper.table) if cell.task == paper.task]
     settings = [f"{paper.width} wide"] * (paper.width is not None)
     if len({other.causal for other in others}) > 1:
@@ -94,7 +94,7 @@ def _label(paper: PaperCell) -> str:
 
 
 def _entry(cell: ComparedCell | None, trained: bool, marks: Marks) -> Text:
-    """Ours above the paper's; the paper's alone where the row has none of ours."""
+    """Our numbers above the paper's; only the paper's if the row has none of ours."""
     if cell is None:
         return Text()
     papers = Text(" ".join(f" {printed(value):>{NUMBER}}" for value in (cell.paper.ind, cell.paper.ood)))
@@ -102,19 +102,19 @@ def _entry(cell: ComparedCell | None, trained: bool, marks: Marks) -> Text:
         return papers
     ours = ("-", "-") if cell.numbers is None else tuple(printed(value) for value in cell.numbers)
     sides = [
-        Text(f"{marks[found]}{value:>{NUMBER}}", STYLES[found])
-        for value, found in zip(ours, (cell.ind, cell.ood), strict=True)
+        Text(f"{marks[agreement]}{value:>{NUMBER}}", STYLES[agreement])
+        for value, agreement in zip(ours, (cell.ind, cell.ood), strict=True)
     ]
     return Text("\n").join([Text(" ").join(sides), papers])
 
 
 def _origin(table: ComparedTable) -> str:
-    """Where ours come from, and how far they agree."""
+    """The presets and seeds of our numbers in a table, and how many of them agree with the paper's."""
     ours = [cell.ours for cell in table.cells if cell.ours is not None]
     if not ours:
         return f"None of its {len(table.cells)} cells is trained: these are the paper's numbers alone."
-    presets = " and ".join(sorted({one.preset for one in ours}))
-    seeds = _range(one.seeds for one in ours)
+    presets = " and ".join(sorted({cell.preset for cell in ours}))
+    seeds = _range(cell.seeds for cell in ours)
     statistic = PAPER_TABLES[table.name].statistic
     return (
         f"Ours: preset {presets}, {statistic} of {seeds}, {len(ours)} of {len(table.cells)} cells trained. "
@@ -137,8 +137,8 @@ def _share(share: Share) -> str:
 
 def _legend(marks: Marks) -> Text:
     legend = Text("Accuracy in percent; success is at least ").append(f"{SUCCESS:.0f}. ")
-    for found in ("both succeed", "both fail", "differ"):
-        legend.append(f"{marks[found]} {found}", STYLES[found]).append("   ")
+    for agreement in ("both succeed", "both fail", "differ"):
+        legend.append(f"{marks[agreement]} {agreement}", STYLES[agreement]).append("   ")
     return legend.append("- not trained")
 
 
@@ -162,7 +162,7 @@ NEAR_COLUMNS = ("trained", "mean", "median", "in 5", "in 10", "rank", "same", "b
 
 
 def _show_closeness(comparison: Comparison, console: Console) -> None:
-    """Every line of the summary, below the name of its table; what nothing can be said of is a dash."""
+    """Prints every line of the summary below the name of its table; a dash stands for what cannot be computed."""
     console.print(Text(" " * 12 + _aligned(NEAR_COLUMNS), "bold"))
     previous = ""
     for line in summarise(comparison):
@@ -174,7 +174,7 @@ def _show_closeness(comparison: Comparison, console: Console) -> None:
 
 
 def _aligned(words: Sequence[str]) -> str:
-    """The first of them is the longest: 93 of 220."""
+    """The words in columns; the first is wider, as it holds the longest ("93 of 220")."""
     return f"{words[0]:>10}" + "".join(f"{word:>7}" for word in words[1:])
 
 
@@ -208,11 +208,11 @@ def _differences(comparison: Comparison, marks: Marks) -> Table:
         what = [*_label(paper).split("\n"), paper.architecture, layers, *["median"] * (paper.statistic == "median")]
         sides = [
             f"{side} {printed(ours):>{NUMBER}}, paper {printed(theirs):>{NUMBER}}"
-            for side, found, ours, theirs in (
+            for side, agreement, ours, theirs in (
                 ("IND", cell.ind, numbers.ind, paper.ind),
                 ("OOD", cell.ood, numbers.ood, paper.ood),
             )
-            if found == "differ"
+            if agreement == "differ"
         ]
         name = Text(f"{marks['differ']} ", STYLES["differ"]).append(", ".join(what), "default not bold")
         grid.add_row(name, "\n".join(sides), Text(printable(cell.reason or NO_REASON)))

@@ -11,27 +11,27 @@ from models.atomic import write_text
 from models.errors import CountLensError
 from training.tasks import TASKS, Selective, Task, make_task
 
-FIGURE_ROWS = 20_000  # drawn for each panel; each has ten kinds, so that a bar is known to a fraction of a percent
+FIGURE_ROWS = 20_000  # per panel; with ten kinds per row, a bar is accurate to a fraction of a percent
 
 
 def print_tasks(as_json: bool) -> None:
     """Prints every task with an example of its own sampler and labeller."""
-    described = [describe_task(make_task(name)) for name in TASKS]
+    tasks = [describe_task(make_task(name)) for name in TASKS]
     if as_json:
-        print(json.dumps(described, indent=2))
+        print(json.dumps(tasks, indent=2))
         return
-    for task in described:
+    for task in tasks:
         print(f"{task['name']}{'  [--bos]' if task['takes_bos'] else ''}")
         print(f"    {task['summary']}")
         print(f"    train on {task['train_length']} tokens, extrapolate to {task['ood_length']}")
         for tokens, labels in task["examples"]:
-            shown = [max(len(a), len(b)) for a, b in zip(tokens, labels, strict=True)]
-            print("      " + " ".join(f"{token:>{w}}" for token, w in zip(tokens, shown, strict=True)) + " ...")
-            print("   -> " + " ".join(f"{label:>{w}}" for label, w in zip(labels, shown, strict=True)) + " ...")
+            widths = [max(len(token), len(label)) for token, label in zip(tokens, labels, strict=True)]
+            for start, words in (("      ", tokens), ("   -> ", labels)):
+                print(start + " ".join(f"{word:>{width}}" for word, width in zip(words, widths, strict=True)) + " ...")
 
 
 def describe_task(task: Task, tokens: int = 12) -> dict[str, Any]:
-    """A task's parameters and the beginning of a row of each kind; label -1 is not scored."""
+    """A task's parameters, and the beginning of an example row for each kind of row; label -1 is not scored."""
     examples = []
     for split in ("ind", "aux") if task.has_auxiliary else ("ind",):
         rows = task.sample(split, 16, torch.Generator().manual_seed(1))

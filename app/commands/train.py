@@ -15,7 +15,7 @@ from training.run.loop import train
 
 
 def run_training(config: TrainConfig, out: Path | None, resume: Path | None, like: str | None, progress: bool) -> None:
-    """Trains a new run, or goes on with one, and prints its scores and where it is."""
+    """Trains a new run, or resumes one, and prints its scores and the path of its checkpoint."""
     if like is not None:
         if config != TrainConfig() or resume is not None:
             raise CountLensError("--like brings the checkpoint's own options: give it with --out alone")
@@ -31,7 +31,7 @@ def run_training(config: TrainConfig, out: Path | None, resume: Path | None, lik
             say(f"{resume} is finished already.")
     else:
         resolved = resolve(config)
-        prepare(resolved.hardware)  # an option that this machine lacks is refused before a folder is made
+        prepare(resolved.hardware)  # refuses an option that this machine lacks before there is a folder
         run = RunFolder.create(out or RUNS / run_name(resolved), resolved)
     settings = run.config()
     bos = " with bos" if settings.data.bos else ""

@@ -8,10 +8,10 @@ from plotly.subplots import make_subplots
 
 from app.figures.style import FAINT, HALO, INK, SEQUENTIAL, cyclic_colours, dress
 from probes.reading.mod_pca import ModPca
-from probes.reading.periods import ALPHA, USUAL_MODULUS
+from probes.reading.periods import USUAL_MODULUS
 from probes.reading.site_periods import SitePeriods
 from probes.sites import Site
-from probes.stats import say_p
+from probes.stats import ALPHA, say_p
 
 PANELS_A_ROW = 4
 PATH = "rgba(90, 90, 90, 0.25)"

@@ -1,4 +1,4 @@
-"""Runs probes on counters and keeps what comes out, in memory and in the plain form that report.json has."""
+"""Runs probes on counters and collects their results, for report.json and for the page."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -6,14 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
 from app.escape import printable
 from models.errors import CountLensError, unknown
 from probes.cells import Cell
-from probes.over_seeds import SeedVerdict, ask_counter, gather
+from probes.over_seeds import SeedVerdict, gather, probe_seed
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
 from training.paper.tables import paper_numbers_of
@@ -23,22 +24,22 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Skipped:
-    """A probe that makes no sense for a counter."""
+    """Stands for the result of a probe that does not apply to a counter."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows."""
+    """The results of probes on counters."""
 
     seed: int
     subjects: tuple[Subject, ...]
-    results: dict[str, dict[str, Result | Skipped]]  # probe, then counter
-    comparisons: dict[str, Result]  # probe: what only several counters together show
+    results: dict[str, dict[str, Result | Skipped]]  # by probe, then by counter or cell
+    comparisons: dict[str, Result]  # by probe: what it finds in all counters together
 
     def to_dict(self) -> dict[str, Any]:
-        """report.json: the same counters, probes and seed give the same, byte for byte."""
+        """The contents of report.json; the same counters, probes and seed give the same bytes."""
         return {
             "schema_version": SCHEMA_VERSION,
             "countlens": version("countlens"),
@@ -56,15 +57,13 @@ class Report:
 
 
 def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progress: bool) -> Report:
-    """Runs the probes (all, when none is named) on the counters."""
-    chosen = _chosen(checkpoints, probes)
-    loaded = [load_subject(checkpoint) for checkpoint in dict.fromkeys(checkpoints)]
-    subjects = tuple(replace(subject, name=printable(subject.name)) for subject in loaded)
-    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
-    bar = tqdm(total=len(chosen) * len(subjects), disable=not progress, unit="probe", dynamic_ncols=True)
-    with bar:
+    """Runs the probes (all, if none is named) on the counters."""
+    names = _select_probes(checkpoints, probes)
+    subjects = tuple(_load(checkpoint) for checkpoint in dict.fromkeys(checkpoints))
+    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in names}
+    with _progress_bar(len(names) * len(subjects), progress) as bar:
         for subject in subjects:
-            for name in chosen:
+            for name in names:
                 bar.set_description_str(f"{subject.name} {name}")
                 results[name][subject.name] = _try(partial(PROBES[name].run, subject, seed))
                 bar.update()
@@ -72,29 +71,38 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
 
 
 def collect_cells(cells: Sequence[Cell], probes: Sequence[str], seed: int, progress: bool) -> Report:
-    """Runs the probes (all, when none is named) on every seed of some cells; results are by cell."""
-    chosen = _chosen(cells, probes)
+    """Runs the probes (all, if none is named) on every seed of some cells; results are by cell."""
+    names = _select_probes(cells, probes)
     subjects: list[Subject] = []
-    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in chosen}
+    results: dict[str, dict[str, Result | Skipped]] = {name: {} for name in names}
     counters = [(cell, number, path) for cell in cells for number, path in cell.files.items()]
-    verdicts: dict[tuple[str, str], list[SeedVerdict]] = {(cell.name, name): [] for cell in cells for name in chosen}
-    with tqdm(total=len(chosen) * len(counters), disable=not progress, unit="probe", dynamic_ncols=True) as bar:
+    verdicts: dict[tuple[str, str], list[SeedVerdict]] = {(cell.name, name): [] for cell in cells for name in names}
+    with _progress_bar(len(names) * len(counters), progress) as bar:
         for cell, number, path in counters:
-            subject = load_subject(path)
-            subjects.append(replace(subject, name=printable(subject.name)))
-            for name in chosen:
-                bar.set_description_str(f"{subjects[-1].name} {name}")
-                verdicts[cell.name, name].append(ask_counter(name, number, subject, seed))
+            subject = _load(path)
+            subjects.append(subject)
+            for name in names:
+                bar.set_description_str(f"{subject.name} {name}")
+                verdicts[cell.name, name].append(probe_seed(name, number, subject, seed))
                 bar.update()
     for cell in cells:
-        for name in chosen:
+        for name in names:
             results[name][printable(cell.name)] = gather(name, cell, verdicts[cell.name, name])
     return Report(seed, tuple(subjects), results, {})
 
 
-def _chosen(asked: Sequence[object], probes: Sequence[str]) -> list[str]:
-    """The probes that are named, or all, in the registry's order."""
-    if not asked:
+def _load(checkpoint: str | Path) -> Subject:
+    subject = load_subject(checkpoint)
+    return replace(subject, name=printable(subject.name))
+
+
+def _progress_bar(total: int, progress: bool) -> "tqdm[NoReturn]":
+    return tqdm(total=total, disable=not progress, unit="probe", dynamic_ncols=True)
+
+
+def _select_probes(counters: Sequence[object], probes: Sequence[str]) -> list[str]:
+    """These probes, or all if none is named, in the registry's order; raises CountLensError without counters."""
+    if not counters:
         raise CountLensError("a report of which counters? Name at least one; `countlens list` shows what there is")
     for name in probes:
         if name not in PROBES:
@@ -103,15 +111,15 @@ def _chosen(asked: Sequence[object], probes: Sequence[str]) -> list[str]:
 
 
 def _compare(subjects: Sequence[Subject], results: dict[str, dict[str, Result | Skipped]]) -> dict[str, Result]:
-    """What several counters show together, where that is anything."""
+    """The results of probes that compare counters, if a report has several."""
     comparisons = {}
     by_name = {subject.name: subject for subject in subjects}
     for name, by_counter in results.items():
         compare = PROBES[name].compare
-        found = {counter: result for counter, result in by_counter.items() if isinstance(result, Result)}
-        if compare is not None and len(found) > 1:
+        whole = {counter: result for counter, result in by_counter.items() if isinstance(result, Result)}
+        if compare is not None and len(whole) > 1:
             with suppress(NotApplicable):
-                comparisons[name] = compare(by_name, found)
+                comparisons[name] = compare(by_name, whole)
     return comparisons
 
 
@@ -127,7 +135,7 @@ def _plain(result: Result | Skipped) -> dict[str, Any]:
 
 
 def describe_subject(subject: Subject) -> dict[str, Any]:
-    """Which counter it is, where it comes from, how it scored, and what the paper has for it."""
+    """A counter as JSON values: its file's hash, settings and scores, and the paper's numbers for it."""
     info = subject.info
     paper = paper_numbers_of(info)
     return {

@@ -28,18 +28,18 @@ class Picture:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe says of one counter, or of all together."""
+    """The verdict and the figures of a probe on one counter, or on all together; or why it was skipped."""
 
     name: str
     verdict: Verdict | None
     skipped: str | None
-    together: bool = False  # of all counters: as wide as the page
+    together: bool = False  # about all counters: as wide as the page
     pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
 class Section:
-    """A probe and its findings, one a counter."""
+    """A probe and its findings, one per counter."""
 
     anchor: str
     title: str
@@ -60,21 +60,21 @@ def render(report: Report) -> str:
 
 
 def _section(report: Report, name: str) -> Section:
-    findings = [_block(name, counter, result) for counter, result in report.results[name].items()]
+    findings = [_finding(name, counter, result) for counter, result in report.results[name].items()]
     if name in report.comparisons:
-        findings.insert(0, replace(_block(name, "All together", report.comparisons[name]), together=True))
+        findings.insert(0, replace(_finding(name, "All together", report.comparisons[name]), together=True))
     probe = PROBES[name]
     return Section(name, probe.title, probe.question, probe.paper, tuple(findings))
 
 
-def _block(probe: str, name: str, result: Result | Skipped) -> Finding:
+def _finding(probe: str, name: str, result: Result | Skipped) -> Finding:
     if isinstance(result, Skipped):
         return Finding(name, None, result.reason)
     return Finding(name, result.verdict, None, pictures=pictures_of(result, probe, name))
 
 
 def pictures_of(result: Result, *title: str) -> tuple[Picture, ...]:
-    """The figures of a result; `title` tells their ids in the page from those of other results."""
+    """The figures of a result; `title` makes their ids unique in the page."""
     return tuple(
         Picture(
             caption,
@@ -88,12 +88,12 @@ def pictures_of(result: Result, *title: str) -> tuple[Picture, ...]:
 
 
 def _identifier(*parts: str) -> str:
-    """An id of a figure that is the same each time; plotly's own are random."""
+    """An id for a figure that is the same on every run; plotly's own are random."""
     return "-".join("".join(char if char.isalnum() else "-" for char in part) for part in parts)
 
 
 def _counter(described: dict[str, Any]) -> dict[str, Any]:
-    """A line of the table of counters: ours beside the paper's."""
+    """A line of the table of counters: our scores beside the paper's."""
     paper = described["paper"] or {}
     model, task = described["model"], described["task"] or {}
     return {

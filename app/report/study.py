@@ -13,19 +13,19 @@ from probes.studies.result import RESULT, StudyResult
 PAGE = "study.html"
 
 
-def write_study(result: StudyResult, folder: Path) -> list[Path]:
-    """Writes the files and returns them; what was there under these names is replaced."""
-    files = {
-        folder / RESULT: json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n",
-        folder / "runs.csv": result.to_frame().to_csv(index=False, float_format="%.9g"),
-        folder / "claims.csv": result.claims_frame().to_csv(index=False, float_format="%.9g"),
-        folder / PAGE: render_study(result),
-    }
+def write_study(result: StudyResult, folder: Path) -> None:
+    """Writes all of these files; what was there under their names is replaced."""
+    write_tables(result, folder)
     for number, figure in enumerate(figures_of(result).values(), 1):
-        files[folder / "figures" / f"{number}.json"] = figure.to_json()
-    for path, text in files.items():
-        write_text(path, text)
-    return list(files)
+        write_text(folder / "figures" / f"{number}.json", figure.to_json())
+    write_text(folder / PAGE, render_study(result))
+
+
+def write_tables(result: StudyResult, folder: Path) -> None:
+    """Writes the result, and the table of runs and that of claims as CSV."""
+    write_text(folder / RESULT, json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n")
+    write_text(folder / "runs.csv", result.to_frame().to_csv(index=False, float_format="%.9g"))
+    write_text(folder / "claims.csv", result.claims_frame().to_csv(index=False, float_format="%.9g"))
 
 
 def render_study(result: StudyResult) -> str:

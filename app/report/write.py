@@ -1,4 +1,4 @@
-"""A report as files: report.json, a table a probe, and report.html, which is made from the same results."""
+"""A report as files: report.json, one CSV file per probe, and report.html, all from the same results."""
 
 import json
 from pathlib import Path

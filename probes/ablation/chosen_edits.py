@@ -1,6 +1,6 @@
-"""What is lost at each position when the first token is edited in some heads or layers, and when the second is instead.
+"""Accuracy at each position with the first token edited in chosen heads or layers, or the second token instead.
 
-`probes.ablation.bos_ablation` tries every place in turn, with intervals; this is one choice of places, and quick.
+`probes.ablation.bos_ablation` edits every place in turn, with intervals; this is one choice of places, and quick.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from probes.ablation.bos_ablation import label_weights, predictions
 from probes.ablation.edits import Hooks, LayerHead, edit_hooks, means_to_read
 from probes.inputs.rows import draw_rows
 from probes.result import Result, Verdict, task_of_counter
-from training.tasks import BOS, lengthened
+from training.tasks import BOS
 
 EDITS = {
     "cut": "attention to {token} cut",
@@ -29,23 +29,23 @@ STATE_EDITS = {
     "zeroed": "the state after {token} set to 0",
     "averaged": "the state after {token} set to the mean of all positions",
 }
-ROWS = 16  # all of the greatest length, so that every position has as many
+ROWS = 16  # all of the greatest length, so that every position has the same number
 
 
 @dataclass(frozen=True)
 class ChosenEdits(Result):
-    """Percent right at each position of extrapolation rows; NaN where nothing is scored."""
+    """Percent right at each position of the longest rows, with and without an edit; NaN if nothing is scored there."""
 
-    done: str  # to the first token, in words
-    places: str  # where, in words
-    clean: Float[np.ndarray, "pos"]  # untouched
+    done: str  # the edit of the first token, in words
+    places: str  # the places of the edit, in words
+    clean: Float[np.ndarray, "pos"]  # without an edit
     edited: Float[np.ndarray, "pos"]
-    control: Float[np.ndarray, "pos"]  # the same done to the second token
+    control: Float[np.ndarray, "pos"]  # the same edit of the second token
     rows_at: Int[np.ndarray, "pos"]
     trained_up_to: int  # the last position in the row that training scores
 
     def mean(self, percent: Float[np.ndarray, "pos"]) -> tuple[float, float]:
-        """Percent right at trained positions and beyond them; NaN where there are none."""
+        """The mean percent right at trained positions and beyond them; NaN if there are none."""
         trained = np.arange(len(percent)) < self.trained_up_to
         weights, values = self.rows_at.astype(float), np.nan_to_num(percent)
         with np.errstate(invalid="ignore"):  # 0 / 0
@@ -59,11 +59,11 @@ class ChosenEdits(Result):
             f"With {self.done} {self.places}, accuracy goes from {clean[0]:.1f} to {edited[0]:.1f} % at trained "
             f"positions and from {clean[1]:.1f} to {edited[1]:.1f} % beyond; with the second token edited instead, "
             f"to {control[0]:.1f} and {control[1]:.1f} %.",
-            "The first token would matter no more than another, were both edits to cost the same.",
+            "If both edits cost the same, the first token matters no more than another one.",
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a position, which counts from 1."""
+        """One line per position; positions count from 1."""
         columns = {"clean": self.clean, "edited": self.edited, "control": self.control, "rows": self.rows_at}
         frame = pd.DataFrame({"position": np.arange(1, len(self.clean) + 1)} | columns)
         return frame[frame.rows > 0].reset_index(drop=True)
@@ -72,28 +72,31 @@ class ChosenEdits(Result):
 def chosen_edits(
     counter: Counter, edit: str, places: Sequence[LayerHead] | None = None, rows: int = ROWS, seed: int = 0
 ) -> ChosenEdits:
-    """What an edit of the first token does at these places, or everywhere, on `rows` rows as long as they get."""
+    """The accuracy with an edit of the first token at these places (all if None), on `rows` rows of full length."""
     allowed = EDITS if isinstance(counter, Transformer) else STATE_EDITS
     if edit not in allowed:
         raise unknown(f"edit of {type(counter).__name__}", edit, allowed)
     chosen = [(layer, None) for layer in range(counter.cfg.n_layers)] if places is None else list(places)
     _check(counter, chosen)
     task, policy = task_of_counter(counter)
-    longest = lengthened(task, task.ood_lengths[1] - 1, None)
+    longest = task.with_lengths(task.ood_lengths[1] - 1, None)
     batch = draw_rows(counter, longest, policy, "ood", rows, seed)
     means = means_to_read(counter, batch) if edit == "averaged" else {}
     runs: list[Hooks] = [(), *(edit_hooks(counter, edit, chosen, means, column) for column in (0, 1))]
     labels, weights = batch.label_ids.cpu().numpy(), label_weights(batch)
     rows_at = weights.sum(0)
-    with np.errstate(invalid="ignore"):  # 0 / 0: nothing is scored at this position
+    with np.errstate(invalid="ignore"):  # 0 / 0 at positions without a label
         clean, edited, control = (
             100 * ((predictions(counter, batch, hooks) == labels) * weights).sum(0) / rows_at for hooks in runs
         )
     done = allowed[edit].format(token=BOS if task.bos else "the first token")
-    return ChosenEdits(done, _say(chosen, places), clean, edited, control, rows_at, task.prefix + task.train_length)
+    return ChosenEdits(
+        done, _say_places(chosen, places), clean, edited, control, rows_at, task.prefix + task.train_length
+    )
 
 
 def _check(counter: Counter, places: Sequence[LayerHead]) -> None:
+    """Refuses layers and heads that the counter lacks."""
     n_layers = counter.cfg.n_layers
     n_heads = counter.cfg.n_heads if isinstance(counter, Transformer) else 0
     for layer, head in places:
@@ -102,7 +105,8 @@ def _check(counter: Counter, places: Sequence[LayerHead]) -> None:
             raise CountLensError(f"{where} is not in this counter: it has {n_layers} layers of {n_heads} heads")
 
 
-def _say(chosen: Sequence[LayerHead], places: Sequence[LayerHead] | None) -> str:
+def _say_places(chosen: Sequence[LayerHead], places: Sequence[LayerHead] | None) -> str:
+    """The places as text: `everywhere`, or the names of layers and heads."""
     if places is None:
         return "everywhere"
     names = [f"layer {layer}" if head is None else f"head {layer}.{head}" for layer, head in chosen]

@@ -1,11 +1,11 @@
-"""What can be done to one token of a row inside a counter: edits by name, at chosen layers and heads.
+"""Edits of one token of a row inside a counter: by name, at chosen layers and heads.
 
-    cut        no later query of these heads sees the token; the softmax shares its weight out among the rest
-    replaced   these heads read the next token's value in place of its own
-    zeroed     these heads read zeros there; of a recurrent counter: the state after the token becomes 0
-    averaged   these heads read the mean value of all tokens there; of a recurrent counter: the mean state
+    cut        no other query of these heads sees the token; the softmax distributes its weight among the rest
+    replaced   these heads read the next token's value in place of the token's own
+    zeroed     these heads read zeros there; in a recurrent counter, the state after the token becomes 0
+    averaged   these heads read the mean value of all tokens there; in a recurrent counter, the mean state
 
-An edited state goes on into every later one. An embedding can be replaced or averaged, too.
+An edited state affects every later one. An embedding can be replaced or averaged, too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ KINDS = {
     "state zero second": "state after the second token reset to 0 (control)",
 }
 ROWS_AT_ONCE = 64
-RECURRENT_ROWS_AT_ONCE = 16  # a trajectory of RWKV-6's states is large
+RECURRENT_ROWS_AT_ONCE = 16  # the states of RWKV-6 over a row take much memory
 
 Hook = Callable[..., Tensor]
 Hooks = tuple[tuple[str, Hook], ...]
@@ -44,16 +44,16 @@ Means = Mapping[str, Float[Tensor, "*site"]]  # by hook point
 
 @dataclass(frozen=True)
 class Edit:
-    """One thing done to the first token at one place."""
+    """An edit of the first token at one place, and the hooks that do it."""
 
     kind: str  # key of KINDS
-    layer: int | None  # None: at every layer
-    head: int | None  # None: in every head
+    layer: int | None  # None: every layer
+    head: int | None  # None: every head
     hooks: Hooks
 
 
 def edits_of(counter: Counter, batch: Batch) -> list[Edit]:
-    """Every edit of the first token that makes sense for a counter; means are over the tokens of this batch."""
+    """Every edit of the first token that makes sense for the counter; means are over the tokens of this batch."""
     n_layers = counter.cfg.n_layers
     means = means_to_read(counter, batch)
 
@@ -65,7 +65,7 @@ def edits_of(counter: Counter, batch: Batch) -> list[Edit]:
     if isinstance(counter, Transformer):
         edits = [edit("cut", "cut", *place) for place in _places(counter)]
         edits.append(edit("cut second", "cut", None, column=1))
-    # Values by layer and altogether; by head there are the cuts.
+    # Values are edited by layer and in all layers together; only cuts are made by head.
     layers = [*(range(n_layers) if n_layers > 1 else []), None]
     site = "value" if isinstance(counter, Transformer) else "state"
     for kind, name in (("zero", "zeroed"), ("mean", "averaged")):
@@ -76,7 +76,7 @@ def edits_of(counter: Counter, batch: Batch) -> list[Edit]:
 
 
 def edit_hooks(counter: Counter, name: str, places: Sequence[LayerHead], means: Means, column: int = 0) -> Hooks:
-    """Hooks that do the edit of this name to the token in a column; only *averaged* needs `means` (`means_to_read`)."""
+    """Hooks that apply the edit of this name to the token in a column; *averaged* needs `means` (`means_to_read`)."""
     if name == "cut":
         return tuple((hook_name("attn_scores", layer), cut_key(column, head)) for layer, head in places)
     site = _read_site(counter)
@@ -92,26 +92,26 @@ def edit_hooks(counter: Counter, name: str, places: Sequence[LayerHead], means: 
 
 
 def means_to_read(counter: Counter, batch: Batch) -> Means:
-    """The mean value, or state, of all tokens at each layer."""
+    """The mean over all tokens of what a counter reads (attention values, or the state), by hook point."""
     return token_means(counter, batch, [hook_name(_read_site(counter), layer) for layer in range(counter.cfg.n_layers)])
 
 
 def _read_site(counter: Counter) -> str:
-    """Where a counter reads what a token left: attention values, or the state."""
+    """The site through which later tokens read an earlier one: attention values, or the state."""
     return "v" if isinstance(counter, Transformer) else "state"
 
 
-def parts(counter: Counter, batch: Batch) -> Iterator[Batch]:
-    """The batch in pieces that are run at once."""
+def split_batch(counter: Counter, batch: Batch) -> Iterator[Batch]:
+    """The batch in pieces that are small enough to run at once."""
     step = ROWS_AT_ONCE if isinstance(counter, Transformer) else RECURRENT_ROWS_AT_ONCE
     for start in range(0, len(batch.token_ids), step):
         yield batch.rows(slice(start, start + step))
 
 
 def token_means(counter: Counter, batch: Batch, names: Sequence[str]) -> dict[str, Float[Tensor, "*site"]]:
-    """The mean activation at some hook points, over all tokens of a batch (padding aside)."""
+    """The mean activation at each of these hook points, over all tokens of a batch but padding."""
     totals: dict[str, Any] = dict.fromkeys(names, 0)
-    for part in parts(counter, batch):
+    for part in split_batch(counter, batch):
         shares = part.attention_mask * part.weights[:, None]
 
         def add(value: Float[Tensor, "batch pos *site"], hook: Any, shares: Tensor = shares) -> Tensor:
@@ -125,7 +125,7 @@ def token_means(counter: Counter, batch: Batch, names: Sequence[str]) -> dict[st
 
 
 def _places(counter: Transformer) -> list[tuple[int | None, int | None]]:
-    """(layer, head) of each head, each layer and altogether; a place that is the same as another comes once."""
+    """The (layer, head) of each head, of each layer and of all together; equal places are listed once."""
     n_layers, n_heads = counter.cfg.n_layers, counter.cfg.n_heads
     places: list[tuple[int | None, int | None]] = []
     if n_layers * n_heads > 1:
@@ -136,7 +136,7 @@ def _places(counter: Transformer) -> list[tuple[int | None, int | None]]:
 
 
 def cut_key(key: int, head: int | None) -> Hook:
-    """A hook that hides one key from every other query; a query that sees nothing else is left alone."""
+    """A hook that hides one key from every other query that sees more than this key."""
 
     def edit(scores: Float[Tensor, "batch head query key"], hook: object) -> Float[Tensor, "batch head query key"]:
         if scores.shape[-1] <= key:
@@ -154,7 +154,7 @@ def cut_key(key: int, head: int | None) -> Hook:
 
 
 def _embedding_edits(counter: Counter, batch: Batch) -> list[Edit]:
-    """None where the first two tokens of every row are equal: the first is then no token of its own."""
+    """The edits of the first token's embedding; none if the first two tokens of every row are equal."""
     if batch.token_ids.shape[1] < 2:
         return []
     first, second = batch.token_ids[:, :2].unbind(1)
@@ -169,7 +169,7 @@ def _embedding_edits(counter: Counter, batch: Batch) -> list[Edit]:
 
 
 def _set_token(column: int, instead: Tensor | float | None, head: int | None = None) -> Hook:
-    """A hook that replaces a token's activation, in one head or in all; None: by the next token's."""
+    """A hook that replaces a token's activation by `instead` (None: by the next token's), in one head or in all."""
 
     def edit(value: Float[Tensor, "batch pos *site"], hook: object) -> Float[Tensor, "batch pos *site"]:
         new = value[:, column + 1] if instead is None else torch.zeros_like(value[:, column]) + instead
@@ -184,7 +184,7 @@ def _set_token(column: int, instead: Tensor | float | None, head: int | None = N
 
 
 def _set_state(column: int, state: Tensor | float) -> Hook:
-    """A hook that replaces the state after this column; every later state follows from it."""
+    """A hook that replaces the state after this column, from which all later states follow."""
 
     def edit(value: Float[Tensor, "batch *site"], hook: Any) -> Float[Tensor, "batch *site"]:
         return torch.zeros_like(value) + state if hook.ctx["pos"] == column else value

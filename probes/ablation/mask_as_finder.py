@@ -1,14 +1,14 @@
-"""Does the causal mask find the first token? It is opened for the first token, and closed for later ones.
+"""Does a counter recognise its first token by the causal mask? The mask is opened for it, and closed for later tokens.
 
-The paper: in rows of several kinds of tokens a causal counter without position ids knows its first token, because that
-one alone sees nothing but itself. Then two interventions on the mask should turn the answers round, in every layer:
+The paper: in rows of several kinds of tokens, a causal counter without position ids recognises its first token, because
+only the first token sees nothing but itself. Then two interventions on the mask, in every layer, should change answers:
 
     opened    the first token also sees one later token, of another kind: it should no longer answer "first"
-              control: a later token of its own kind, which shows it nothing new (if rows have several kinds)
+              control: a later token of its own kind, which adds no information (if rows have several kinds)
     closed    a later token sees nothing but itself: it should answer "first"
-              control: one other token is hidden from it
+              control: only one other token is hidden from it
 
-A counter that is trained without the mask should not know its first token in the first place.
+A counter that is trained without the mask should not recognise its first token at all.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,18 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from models.counter import Counter
+from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
-from probes.ablation.outcomes import CausalTest, Outcome, graded
-from probes.ablation.score_hooks import Heads, Scores, score_hooks
+from probes.ablation.outcomes import CausalTest, Outcome, grade_outcome
+from probes.ablation.score_hooks import AttentionScores, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating
 
 ROWS = 128
-RECOGNISED = 0.5  # of first tokens
+RECOGNISED = 0.5  # share of first tokens from which on a counter can recognise them
 LABELS = {"yes": "the mask finds the first token", "in part": "the mask finds it in part", "no": "not by the mask"}
 NOT_KNOWN = "the first token is not recognised"
 
@@ -38,16 +39,16 @@ Columns = Int[Tensor, "row"]
 
 @dataclass(frozen=True)
 class MaskAsFinder(CausalTest):
-    """What opening and closing the causal mask does to the answers."""
+    """How opening and closing the causal mask changes the answers."""
 
     task: str
     causal: bool
-    recognised: Interval  # share of first tokens
-    outcomes: tuple[Outcome, ...]  # opened, then closed; none without a mask, or where nothing is recognised
+    recognised: Interval  # share of first tokens that are recognised
+    outcomes: tuple[Outcome, ...]  # opened, closed; empty without a mask, or if first tokens are not recognised
 
     @property
     def worst(self) -> Outcome:
-        """The intervention that turns the fewest answers."""
+        """The intervention that changes the fewest answers."""
         return min(self.outcomes, key=lambda outcome: outcome.share.value)
 
     @property
@@ -55,11 +56,11 @@ class MaskAsFinder(CausalTest):
         if not self.outcomes:
             return Headline.of(NOT_KNOWN, "first tokens that are recognised (share)", self.recognised, SHARE)
         measure = "answers that turn round with the mask (share, the worse of two ways)"
-        label = LABELS[graded(self.worst)] if self.worst.control is not None else LABELS[self._without_control()]
-        return Headline.of(label, measure, self.worst.share, SHARE)
+        grade = self._grade_without_control() if self.worst.control is None else grade_outcome(self.worst)
+        return Headline.of(LABELS[grade], measure, self.worst.share, SHARE)
 
-    def _without_control(self) -> str:
-        """In rows of one kind of token there is no control for the opened mask: no answer may turn of itself."""
+    def _grade_without_control(self) -> str:
+        """`yes`, `in part` or `no`, for rows of one kind of token, in which the opened mask has no control."""
         share = self.worst.share
         return "no" if share.low <= 0.05 else "yes" if share.low > RECOGNISED else "in part"
 
@@ -79,14 +80,14 @@ class MaskAsFinder(CausalTest):
         return Verdict(sentence, "answers that stay as they are when the mask is changed", self._agrees())
 
     def _agrees(self) -> bool | None:
-        """The paper says so of rows with several kinds of tokens."""
+        """Whether the first token is recognised by the mask, as the paper says; None for rows of one kind of token."""
         if self.outcomes[0].control is None:
             return None
-        return self.causal and graded(self.worst) != "no"
+        return self.causal and grade_outcome(self.worst) != "no"
 
 
 def mask_as_finder(counter: Counter, rows: int = ROWS, seed: int = 0) -> MaskAsFinder:
-    """Opens and closes the causal mask of a counter that is trained to tell its first token."""
+    """How answers change when the mask is opened and closed, in a counter of a first-token task."""
     task, policy = task_of_counter(counter)
     generator = torch.Generator(counter.device).manual_seed(seed)
     if not isinstance(counter, Transformer) or counter.scheme.bias is not None:
@@ -97,32 +98,32 @@ def mask_as_finder(counter: Counter, rows: int = ROWS, seed: int = 0) -> MaskAsF
         raise NotApplicable(f"{task.name} does not ask for the first token")
     first, other = batch.label_ids[0, :2].tolist()
     answers = _answers(counter, batch, ())
-    known = answers[:, 0] == first
-    recognised = share_interval(known.cpu())
+    is_known = answers[:, 0] == first
+    recognised = share_interval(is_known.cpu())
     if not counter.cfg.causal or recognised.value < RECOGNISED:
         return MaskAsFinder(task.name, counter.cfg.causal, recognised, ())
     return MaskAsFinder(
         task.name,
         True,
         recognised,
-        (_open(counter, batch, known, first, generator), _close(counter, batch, answers, other, first, generator)),
+        (_open(counter, batch, is_known, first, generator), _close(counter, batch, answers, other, first, generator)),
     )
 
 
 def _open(
-    counter: Transformer, batch: Batch, known: Bool[Tensor, "row"], first: int, generator: torch.Generator
+    counter: Transformer, batch: Batch, is_known: Bool[Tensor, "row"], first: int, generator: torch.Generator
 ) -> Outcome:
-    """The first token sees one later token, of another kind or of its own."""
+    """The share of first tokens that are no longer recognised if they also see one later token."""
     same = batch.token_ids[:, 1:] == batch.token_ids[:, :1]
     several = bool((~same).any())
     groups = [~same, same] if several else [same]
     shares = []
     for allowed in groups:
-        there = allowed.any(1)
-        column = 1 + torch.multinomial(allowed.float() + ~there[:, None], 1, generator=generator)[:, 0]
-        hooks = score_hooks(counter, partial(_opened, column=column))
+        has_one = allowed.any(1)
+        column = 1 + torch.multinomial(allowed.float() + ~has_one[:, None], 1, generator=generator)[:, 0]
+        hooks = score_hooks(counter, partial(_open_mask, column=column))
         turned = _answers(counter, batch, hooks)[:, 0] != first
-        shares.append(share_interval(turned[known & there].cpu()))
+        shares.append(share_interval(turned[is_known & has_one].cpu()))
     what = "of another kind" if several else "(all are of one kind)"
     return Outcome(f"sees one later token {what}", "first token", "no longer first", *shares)
 
@@ -135,7 +136,10 @@ def _close(
     first: int,
     generator: torch.Generator,
 ) -> Outcome:
-    """A later token sees only itself; control: it sees all but one of the earlier ones."""
+    """The share of later tokens that are taken for the first if they see only themselves.
+
+    Control: they see all but one of the earlier tokens.
+    """
     n_rows, n_pos = batch.token_ids.shape
     column = torch.randint(2, n_pos, (n_rows,), generator=generator, device=generator.device)
     hidden = (torch.rand(n_rows, generator=generator, device=generator.device) * column).long()
@@ -143,25 +147,35 @@ def _close(
     judged = answers[row, column] == other
     shares = []
     for visible in (keys == column[:, None], keys != hidden[:, None]):
-        hooks = score_hooks(counter, partial(_closed, column=column, visible=visible))
+        hooks = score_hooks(counter, partial(_close_mask, column=column, visible=visible))
         shares.append(share_interval((_answers(counter, batch, hooks)[row, column] == first)[judged].cpu()))
     return Outcome("sees only itself", "a later token", "taken for the first", *shares)
 
 
 def _answers(counter: Counter, batch: Batch, hooks: Hooks) -> Int[Tensor, "row pos"]:
+    """The most likely token at every position, in a run with these hooks."""
     with evaluating(counter), counter.hooks(fwd_hooks=list(hooks)):
         return counter(batch.token_ids, batch.position_ids).argmax(-1)
 
 
-def _opened(scores: Scores, q: Heads, k: Heads, scale: float, column: Columns) -> Scores:
+def _open_mask(
+    scores: AttentionScores, q: HeadVectors, k: HeadVectors, scale: float, column: Columns
+) -> AttentionScores:
+    """The scores with those of the first query added at one later key per row."""
     row = torch.arange(len(column), device=column.device)
     scores[row, :, 0, column] = torch.einsum("bhd,bhd->bh", q[:, 0], k[row, column]) * scale
     return scores
 
 
-def _closed(
-    scores: Scores, q: Heads, k: Heads, scale: float, column: Columns, visible: Bool[Tensor, "row key"]
-) -> Scores:
+def _close_mask(
+    scores: AttentionScores,
+    q: HeadVectors,
+    k: HeadVectors,
+    scale: float,
+    column: Columns,
+    visible: Bool[Tensor, "row key"],
+) -> AttentionScores:
+    """The scores with one query per row seeing only the visible keys."""
     row = torch.arange(len(column), device=column.device)
     scores[row, :, column] = scores[row, :, column].masked_fill(~visible[:, None], -torch.inf)
     return scores

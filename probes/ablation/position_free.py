@@ -1,14 +1,14 @@
-"""Would a rotary counter do better if its attention ignored positions? Rotations are taken out of its scores.
+"""Would a rotary counter count better if its attention ignored positions? Rotations are removed from its scores.
 
-The paper: selective counting wants attention by token alone, and rope cannot give it, for it turns queries and keys by
-their positions. If position only disturbed an attention by token, taking it out of a trained counter should leave what
-it does within training lengths, and help it beyond. Three ways, in all layers:
+The paper: selective counting needs attention that depends on tokens alone, which rope cannot have, since it rotates
+queries and keys by their positions. If positions only disturb such an attention, removing them from a trained counter
+should not change IND accuracy and should raise OOD accuracy. They are removed in three ways, in all layers:
 
     averaged       each score becomes its mean over the distances of training rows
-    one distance   every key is scored as if it were so many tokens back; the best distance is chosen on other rows
-    known only     keys further away than any in training are scored as if they were at the largest known distance
+    one distance   every key is scored as if it were at the same distance; the best distance is chosen on other rows
+    known only     keys further away than any in training are scored as if they were at the largest trained distance
 
-The first two leave no position in a score at layer 0. The last says what unseen distances cost.
+After the first two, scores at layer 0 do not depend on positions. The last shows what unseen distances cost.
 """
 
 from dataclasses import dataclass, field
@@ -21,66 +21,70 @@ from torch import Tensor
 
 from models.counter import Counter
 from models.position_tables import rotate
+from models.shapes import HeadVectors
 from models.transformer import Transformer
 from probes.ablation.edits import Hooks
 from probes.ablation.outcomes import CausalTest, Outcome
-from probes.ablation.score_hooks import Heads, Scores, products, score_hooks
+from probes.ablation.score_hooks import AttentionScores, compute_scores, score_hooks
 from probes.result import SHARE, Headline, NotApplicable, Verdict, task_of_counter
 from probes.stats import Interval, bootstrap_mean, share_interval
 from training.batches import Batch, draw_batch, position_range
 from training.evaluate import evaluating, predict
-from training.tasks import Split, Task
+from training.tasks import MAIN_SPLITS, Split, Task
 
 ROWS = 48  # of each split
 DISTANCES = (0, 1, 2, 4, 8, 16, 32)
-SMALL = 0.01  # a smaller change of accuracy is none
+SMALL = 0.01  # smaller changes of accuracy do not count
 HINDERS, USED, NEUTRAL = "positions hinder", "positions are used", "positions make no difference"
-LEAST_RIGHT = 0.5  # IND
+LEAST_RIGHT = 0.5  # IND accuracy that a counter needs for this probe
 
-Turn = tuple[Float[Tensor, "d_head"], Float[Tensor, "d_head"]]  # cos and sin of each column's angle
+Angle = tuple[Float[Tensor, "d_head"], Float[Tensor, "d_head"]]  # cos and sin of each column's angle
 
 
 @dataclass(frozen=True)
 class Rescored(Outcome):
-    """Accuracy with other scores; the control is the clean counter."""
+    """The accuracy with other scores; its control is the clean counter."""
 
     change: Interval = field(kw_only=True)  # against the clean counter on the same rows
 
     @property
     def surely_lost(self) -> bool:
+        """Whether accuracy surely falls."""
         return self.change.high < -SMALL
 
     @property
     def surely_gained(self) -> bool:
+        """Whether accuracy surely rises."""
         return self.change.low > SMALL
 
 
 @dataclass(frozen=True)
 class PositionFree(CausalTest):
-    """Accuracy with positions taken out of the attention scores."""
+    """The accuracy of a counter after positions are removed from its attention scores."""
 
     task: str
     architecture: str
     clean: dict[str, Interval]  # by split
     outcomes: tuple[Rescored, ...]
-    selective: bool  # counts kinds of tokens apart, of which the paper makes its claim
+    selective: bool  # whether the task counts kinds separately, which the paper's claim is about
 
     def accuracy(self, done: str, split: str) -> Rescored:
-        """One outcome."""
-        return next(one for one in self.outcomes if (one.done, one.place) == (done, split))
+        """The outcome of one way on one split."""
+        return next(outcome for outcome in self.outcomes if (outcome.done, outcome.place) == (done, split))
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What was done."""
+        """The ways in which positions were removed."""
         return tuple(dict.fromkeys(outcome.done for outcome in self.outcomes))
 
     @property
     def blind(self) -> str:
-        """The way without positions that keeps most IND accuracy."""
+        """The way without positions at layer 0 that keeps most IND accuracy."""
         return max(self.ways[:2], key=lambda done: self.accuracy(done, "ind").share.value)
 
     @property
     def label(self) -> str:
+        """Whether positions are used (IND falls without them), hinder (OOD rises), or make no difference."""
         if self.accuracy(self.blind, "ind").surely_lost:
             return USED
         return HINDERS if self.accuracy(self.blind, "ood").surely_gained else NEUTRAL
@@ -95,7 +99,7 @@ class PositionFree(CausalTest):
         after = {done: {split: self.accuracy(done, split).share for split in self.clean} for done in self.ways}
         parts = [f"{done}: {_both(shares)}" for done, shares in after.items()]
         clean = _both(self.clean)
-        # Where positions are used, taking them out says nothing about a counter that had learnt to do without.
+        # If positions are used, removing them says nothing about counters that learnt to do without them.
         agrees = None if not self.selective or self.label == USED else self.label == HINDERS
         return Verdict(
             f"In its attention scores {self.label}: clean {clean}; {'; '.join(parts)}.",
@@ -105,11 +109,12 @@ class PositionFree(CausalTest):
 
 
 def _both(shares: dict[str, Interval]) -> str:
+    """IND and OOD accuracy as text."""
     return f"IND {shares['ind'].value:.0%}, OOD {shares['ood'].value:.0%}"
 
 
 def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> PositionFree:
-    """Accuracy of a rotary counter with positions taken out of its scores."""
+    """The accuracy of a rotary counter after positions are removed from its scores, in three ways."""
     task, policy = task_of_counter(counter)
     if not isinstance(counter, Transformer) or not counter.scheme.rotary:
         raise NotApplicable(
@@ -117,24 +122,23 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
         )
     room = position_range(counter, task)
     generator = torch.Generator(counter.device).manual_seed(seed)
-    splits: tuple[Split, ...] = ("ind", "ood")
-    batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in splits}
+    batches = {split: draw_batch(task, policy, room, split, rows, generator) for split in MAIN_SPLITS}
     others = draw_batch(task, policy, room, "ind", rows // 2, generator)
-    tally = partial(_tally, counter, task)
-    clean = {split: tally(split, batch, ()) for split, batch in batches.items()}
+    score = partial(_score_rows, counter, task)
+    clean = {split: score(split, batch, ()) for split, batch in batches.items()}
     if clean["ind"].share.value < LEAST_RIGHT:
         raise NotApplicable(f"it answers {clean['ind'].share.value:.0%} of IND tokens right: there is little to lose")
     longest = task.train_length + task.prefix
-    at_one = [_rescored(counter, _at(counter, distance), 0) for distance in DISTANCES if distance < longest]
+    at_one = [_rescore_hooks(counter, _angle_at(counter, distance), 0) for distance in DISTANCES if distance < longest]
     ways = {
-        "averaged over distances": _rescored(counter, _mean_turn(counter, longest), 0),
-        "all at one distance": max(at_one, key=lambda hooks: tally("ind", others, hooks).share.value),
-        "known distances only": _rescored(counter, _at(counter, longest - 1), longest),
+        "averaged over distances": _rescore_hooks(counter, _mean_angle(counter, longest), 0),
+        "all at one distance": max(at_one, key=lambda hooks: score("ind", others, hooks).share.value),
+        "known distances only": _rescore_hooks(counter, _angle_at(counter, longest - 1), longest),
     }
     outcomes = []
     for done, hooks in ways.items():
         for split, batch in batches.items():
-            after = tally(split, batch, hooks)
+            after = score(split, batch, hooks)
             change = after.change_from(clean[split], seed)
             outcomes.append(Rescored(done, split, "right", after.share, clean[split].share, change=change))
     shares: dict[str, Interval] = {split: before.share for split, before in clean.items()}
@@ -142,36 +146,37 @@ def position_free(counter: Counter, rows: int = ROWS, seed: int = 0) -> Position
 
 
 @dataclass(frozen=True)
-class _Tally:
-    """How many tokens of each row are right."""
+class _RowScores:
+    """The number of right and of scored tokens in each row."""
 
     hits: Float[np.ndarray, "row"]
     scored: Float[np.ndarray, "row"]
-    share: Interval  # of scored tokens that are right; as sure as so many rows make it
+    share: Interval  # of scored tokens that are right; its interval counts rows, not tokens
 
-    def change_from(self, before: "_Tally", seed: int) -> Interval:
-        """The change in accuracy, with rows drawn again together with both of their results."""
+    def change_from(self, before: "_RowScores", seed: int) -> Interval:
+        """The change in accuracy, with an interval from resampling rows together with both of their results."""
         rows = np.ones(len(self.hits))
         (change,) = bootstrap_mean((self.hits - before.hits)[None], self.scored, rows, seed)
         return change
 
 
-def _tally(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _Tally:
+def _score_rows(counter: Counter, task: Task, split: Split, batch: Batch, hooks: Hooks) -> _RowScores:
+    """The right tokens of each row of a batch, in a run with these hooks."""
     scored = task.scored(split, batch.label_ids)
     with evaluating(counter), counter.hooks(fwd_hooks=list(hooks)):
         right = predict(counter, batch) == batch.label_ids
     share = share_interval(right[scored].cpu(), independent=int(scored.any(1).sum()))
     hits, counts = ((part & scored).sum(1).double().cpu().numpy() for part in (right, scored))
-    return _Tally(hits, counts, share)
+    return _RowScores(hits, counts, share)
 
 
-def _at(counter: Transformer, distance: int) -> Turn:
-    """The turn of a key that is so many tokens back, relative to the query."""
+def _angle_at(counter: Transformer, distance: int) -> Angle:
+    """The rotation of a key relative to a query that is `distance` tokens later."""
     return counter.rotary_cos[distance], -counter.rotary_sin[distance]
 
 
-def _mean_turn(counter: Transformer, longest: int) -> Turn:
-    """Averaged over all pairs of tokens of a training row: short distances are the most frequent."""
+def _mean_angle(counter: Transformer, longest: int) -> Angle:
+    """The mean relative rotation over all pairs of tokens in a training row, in which short distances are frequent."""
     weights = torch.arange(longest, 0, -1, device=counter.device).float()
     cos, sin = (
         (weights[:, None] * table[:longest]).sum(0) / weights.sum()
@@ -180,13 +185,16 @@ def _mean_turn(counter: Transformer, longest: int) -> Turn:
     return cos, -sin
 
 
-def _rescored(counter: Transformer, turn: Turn, beyond: int) -> Hooks:
-    """Hooks in every layer that score keys of at least this distance as if all were turned alike."""
-    return score_hooks(counter, partial(_turn_alike, turn, beyond), rotated=False)
+def _rescore_hooks(counter: Transformer, angle: Angle, beyond: int) -> Hooks:
+    """Hooks in every layer that score keys at distance `beyond` or more as if all had the same relative rotation."""
+    return score_hooks(counter, partial(_rescore, angle, beyond), rotated=False)
 
 
-def _turn_alike(turn: Turn, beyond: int, scores: Scores, q: Heads, k: Heads, scale: float) -> Scores:
+def _rescore(
+    angle: Angle, beyond: int, scores: AttentionScores, q: HeadVectors, k: HeadVectors, scale: float
+) -> AttentionScores:
+    """The scores, with those of far keys replaced."""
     place = torch.arange(scores.shape[-1], device=scores.device)
     far = place[:, None] - place >= beyond
-    cos, sin = (part.expand(*k.shape[:2], 1, -1) for part in turn)
-    return torch.where(far & torch.isfinite(scores), products(q, rotate(k, cos, sin), scale), scores)
+    cos, sin = (part.expand(*k.shape[:2], 1, -1) for part in angle)
+    return torch.where(far & torch.isfinite(scores), compute_scores(q, rotate(k, cos, sin), scale), scores)

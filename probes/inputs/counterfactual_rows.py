@@ -1,4 +1,4 @@
-"""Rows to make counterfactual pairs of: all of one length, without padding, as a task would sample them."""
+"""Rows from which counterfactual pairs are made: all of one length, without padding, as the task samples them."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -13,7 +13,7 @@ from training.tasks import Task
 
 
 def n_counted(task: Task, length: int | None) -> int:
-    """How many tokens of a row are counted: `length`, or the task's usual one."""
+    """The number of counted tokens in a row: `length`, or the task's usual length if it is None."""
     if length is None:
         return task.usual_length
     if length < 2:
@@ -22,7 +22,7 @@ def n_counted(task: Task, length: int | None) -> int:
 
 
 def n_shifts(task: Task, n_pos: int, max_position: int) -> int:
-    """How many shifts rows of so many tokens have: they are shifted no further than rows are in training."""
+    """The number of shifts that rows of `n_pos` tokens can have: no more than training rows have."""
     if n_pos > max_position:
         raise NotApplicable(f"rows of {n_pos} tokens do not fit max_position={max_position}: give a smaller length")
     shortest = task.train_lengths[0] + task.prefix
@@ -30,7 +30,7 @@ def n_shifts(task: Task, n_pos: int, max_position: int) -> int:
 
 
 def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
-    """Rows of the task with so many counted tokens each, after bos or a start number."""
+    """Rows of the task with `counted` counted tokens each, after bos or a start number."""
     try:
         return task.sample_length(counted, batch, generator).token_ids
     except CountLensError as error:
@@ -38,23 +38,23 @@ def counted_rows(task: Task, counted: int, batch: int, generator: torch.Generato
 
 
 def shifted_rows(task: Task, token_ids: TokenIds, shifts: Int[Tensor, "batch"]) -> Batch:
-    """Rows without padding as a batch: each has contiguous PIDs from its shift on."""
+    """A batch of these rows, without padding; each row has contiguous PIDs from its shift on."""
     position_ids = shifts[:, None] + torch.arange(token_ids.shape[1])
     no_padding = torch.ones_like(token_ids, dtype=torch.bool)
     return Batch(token_ids, position_ids, task.label(token_ids), no_padding, torch.ones(len(token_ids)))
 
 
 def choose(allowed: Bool[Tensor, "batch choice"], generator: torch.Generator) -> Int[Tensor, "batch"]:
-    """For each row one of its allowed choices, all being equally likely."""
+    """The index of one allowed choice per row; all allowed ones are equally likely."""
     if not bool(allowed.any(1).all()):
         raise NotApplicable("rows of this length leave nothing to choose a change from: give another length")
     return torch.multinomial(allowed.float(), 1, generator=generator)[:, 0]
 
 
-def bring(
+def swap_into_column(
     token_ids: TokenIds, candidates: Bool[Tensor, "batch pos"], column: int, generator: torch.Generator
 ) -> TokenIds:
-    """Each row with one of its candidates, taken at random, and the token of a column exchanged."""
+    """The rows with two tokens of each exchanged: the one in `column` and a random one of the row's candidates."""
     row, chosen = torch.arange(len(token_ids)), choose(candidates, generator)
     exchanged = token_ids.clone()
     exchanged[row, chosen] = token_ids[:, column]
@@ -63,7 +63,7 @@ def bring(
 
 
 def kinds_with_room(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch n_kinds"]:
-    """The kinds of which a row may have one token more."""
+    """True for the kinds of which a row may have one more token."""
     most = token_ids.shape[1] if task.most_of_kind is None else task.most_of_kind
     return kind_counts(token_ids, task) < most
 
@@ -73,8 +73,8 @@ def kind_counts(token_ids: TokenIds, task: Task) -> Int[Tensor, "batch n_kinds"]
     return (token_ids[:, task.prefix :, None] == torch.tensor(task.vocab.encode(task.kinds))).sum(1)
 
 
-def repeated(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch pos"]:
-    """Where a row has a counted token whose kind occurs elsewhere in it too."""
+def has_equal_elsewhere(token_ids: TokenIds, task: Task) -> Bool[Tensor, "batch pos"]:
+    """True at counted tokens whose kind occurs elsewhere in the row too."""
     often = (token_ids[:, :, None] == token_ids[:, None, task.prefix :]).sum(2) > 1
     counted = ~torch.isin(token_ids, torch.tensor(task.vocab.encode(task.not_counted), dtype=torch.long))
     return often & counted & (torch.arange(token_ids.shape[1]) >= task.prefix)

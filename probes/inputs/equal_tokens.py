@@ -1,10 +1,11 @@
-"""Rows of equal tokens at contiguous PIDs, after whatever a task puts first (bos, a start number)."""
+"""Activations of rows of equal tokens at contiguous PIDs, after the tokens that a task puts first (bos, a start)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from models.counter import Counter
 from models.errors import CountLensError
@@ -16,15 +17,20 @@ from training.tasks import Task
 USUAL_PIDS = 128
 
 
-def first_tested(task: Task) -> int:
-    """The first of the equal tokens that is tested: not the row's first."""
+def n_untested(task: Task) -> int:
+    """How many of the equal tokens are left untested: 1, the row's first token, or 0 after bos or a start number."""
     return 0 if task.prefix else 1
+
+
+def equal_token_row(task: Task, counted: int) -> Int[Tensor, "pos"]:
+    """A row with this many tokens of the task's first kind, after the task's prefix."""
+    return torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * counted]))
 
 
 def equal_token_activations(
     counter: Counter, task: Task, pids: Int[np.ndarray, "pos"], sites: Sequence[Site], token: str
 ) -> dict[Site, Float[np.ndarray, "pos _"]]:
-    """What a counter computes at equal tokens at these PIDs, after the task's prefix."""
+    """The activations at each site for equal tokens at these PIDs; the task's prefix comes before them."""
     tokens = torch.tensor([task.vocab.encode([*task.prefix_tokens, *[token] * len(pids)])], device=counter.device)
     position_ids = torch.arange(int(pids[0]) - task.prefix, int(pids[-1]) + 1, device=counter.device)[None]
     rows = site_activations(counter, tokens, position_ids, sites)
@@ -32,7 +38,7 @@ def equal_token_activations(
 
 
 def contiguous_pids(counter: Counter, pids: Sequence[int] | None, n_prefix: int) -> Int[np.ndarray, "pos"]:
-    """The PIDs of the equal tokens, checked."""
+    """The given PIDs, or by default the first 128 that the counter has; refuses PIDs that are not contiguous."""
     end = counter.cfg.max_position if counter.has_positions else max(USUAL_PIDS, counter.cfg.max_position)
     places = np.arange(n_prefix, min(USUAL_PIDS, end)) if pids is None else np.array(pids, dtype=int)
     if pids is None and len(places) <= 2 * LEAST_ROUNDS:

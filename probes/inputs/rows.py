@@ -1,4 +1,4 @@
-"""Rows to probe a counter on, and what one answer gets on them."""
+"""Rows on which a counter is probed, and the accuracy of a constant answer on them."""
 
 import torch
 from jaxtyping import Bool
@@ -12,9 +12,9 @@ from training.tasks import NOT_SCORED, Split, Task, check_sound
 def draw_rows(
     counter: Counter, task: Task, policy: str, split: Split, rows: int, seed: int, ignore_positions: bool = False
 ) -> Batch:
-    """Rows of a split, drawn at random, each different one once, with the number of times that it was drawn.
+    """A batch of `rows` random rows of a split. Equal rows are merged, and `weights` says how often each was drawn.
 
-    With `ignore_positions` rows that differ only in their position ids are one.
+    With `ignore_positions`, rows that differ only in their position ids count as equal.
     """
     if counter.has_positions:
         check_sound(task, counter.cfg.max_position)
@@ -24,9 +24,9 @@ def draw_rows(
 
 
 def constant_share(batch: Batch, scored: Bool[Tensor, "batch pos"]) -> float:
-    """Percent of scored tokens that one answer, said everywhere, gets at best.
+    """Percent of scored tokens that are right if the answer is always the most frequent label.
 
-    Where only one label is ever scored (the first-token tasks) that answer is the most frequent of all labels.
+    If only one label is ever scored (in the first-token tasks), the most frequent of all labels is taken.
     """
     labels = batch.label_ids
     judged = scored if len(labels[scored].unique()) > 1 else labels != NOT_SCORED

@@ -20,7 +20,7 @@ from models.counter import Counter
 from probes.mechanism.anchor_formulas import ANCHORS, Anchor
 from probes.mechanism.grades import grade, of_what_is_left, surplus
 from probes.mechanism.moved_positions import OWN, ROWS, MovedRows, anchor_hits, share_of_rows
-from probes.result import Result, Verdict, task_of_counter
+from probes.result import SHARE, Headline, Result, Verdict, task_of_counter
 from probes.stats import Interval
 from training.tasks import Task
 
@@ -79,6 +79,13 @@ class Anchors(Result):
     def stands_out(self) -> bool:
         """Whether the best anchor surely explains more than its null and than every other anchor."""
         return self.surplus > 0
+
+    @property
+    def headline(self) -> Headline:
+        label = self.best.name if self.stands_out else "none stands out"
+        return Headline.of(
+            label, "answers to moved PIDs that the best anchor predicts (share)", self.best.accuracy, SHARE
+        )
 
     @property
     def verdict(self) -> Verdict:

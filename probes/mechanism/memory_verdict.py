@@ -16,7 +16,7 @@ from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import MemoryClaim, edit_scores, mean_score
 from probes.mechanism.memory_hypotheses import HYPOTHESES, MemoryHypothesis
 from probes.mechanism.memory_trials import FORMS
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 from training.tasks import Task
 
@@ -68,6 +68,14 @@ class MemoryMechanisms(Result):
     def supported(self) -> list[TestedMemory]:
         """The hypotheses that beat their nulls, the largest margin first."""
         return sorted((one for one in self.hypotheses if one.supported), key=lambda one: -one.margin.value)
+
+    @property
+    def headline(self) -> Headline:
+        best = max(self.hypotheses, key=lambda tested: (tested.supported, tested.testable, tested.margin.value))
+        label = best.name if best.supported else "none"
+        return Headline.of(
+            label, "margin of the worst claim of the best algorithm over its best null (share)", best.margin
+        )
 
     @property
     def verdict(self) -> Verdict:

@@ -23,7 +23,7 @@ from probes.mechanism.memory import CounterMemory, Part, Remembers, Vectors
 from probes.mechanism.memory_claims import FORCED, difference, edit_scores, mean_score
 from probes.mechanism.memory_directions import MemorySpace
 from probes.mechanism.memory_trials import FORMS, Trials, spliced_trials
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 from training.evaluate import evaluating
 from training.tasks import NOT_SCORED, Task
@@ -90,6 +90,15 @@ class MemoryParts(Result):
     trials: int
     whole: Interval  # all of the donor's memory: forced, so that it is only the ceiling
     parts: tuple[PartTransplant, ...]
+
+    @property
+    def headline(self) -> Headline:
+        measure = "answers that follow this part alone, minus all but it (share)"
+        testable = [part for part in self.parts if not part.forced]
+        if len(self.parts) == 1 or not testable:
+            return Headline("not testable", measure)
+        best = max(testable, key=lambda part: part.margin.value)
+        return Headline.of(best.part.label, measure, best.margin)
 
     @property
     def verdict(self) -> Verdict:

@@ -28,7 +28,7 @@ from probes.mechanism.grades import GRADES
 from probes.mechanism.hypotheses import Hypothesis, hypotheses_of, papers_claim
 from probes.mechanism.moved_positions import ROWS, AnchorHits, anchor_hits
 from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 
 SUPPORTED = ("partial", "strong")  # grades of which the paper's own hypothesis must have one to agree with it
@@ -110,6 +110,12 @@ class Mechanisms(Result):
 
     def _is_refinement(self, tested: Tested) -> bool:
         return bool(tested.swaps_of) and any(claim.variable == MOVED for claim in tested.claims)
+
+    @property
+    def headline(self) -> Headline:
+        best = self.winner or max(self.hypotheses, key=lambda tested: tested.score.value)
+        label = best.name if self.winner is not None else "none"
+        return Headline.of(label, "worst claim of the best algorithm (share of swaps)", best.score, SHARE)
 
     @property
     def verdict(self) -> Verdict:

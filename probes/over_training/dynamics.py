@@ -1,7 +1,7 @@
-"""Learning dynamics: scores over a run's snapshots, and between which of them each rises.
+"""Learning dynamics: scores over the snapshots of a run, and the steps between which each rises.
 
-One run says what happened in it. What comes before what is a question to several (`over_training.order`).
-The start of an accuracy is what one answer, said everywhere, would get: learning to say only that is no counting.
+A single run cannot show what generally rises first; `over_training.order` compares several. The floor of an accuracy is
+that of the best constant answer: learning to give only that answer is not counting.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from probes.over_training.rises import Rise, find_rise
 from probes.reading.attention_variation import attention_variation
 from probes.reading.first_token import first_token_score
 from probes.reading.mod_pca import base_score
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import say_p
 from training.evaluate import predict
 from training.tasks import Split
@@ -33,11 +33,11 @@ ROWS = 32  # of each split, at every snapshot
 LEAST_SNAPSHOTS = 4
 
 Run = str | Path | Mapping[int, Path]  # a run's name or path, or its snapshots by step
-Score = Callable[[Counter, int], float]  # of one counter, on rows drawn from a seed
+Score = Callable[[Counter, int], float]  # of a counter, with a seed for its random rows
 
 
 def accuracy(split: Split) -> Score:
-    """The score "percent of this split's scored tokens that are right", on few rows."""
+    """A function that returns a counter's accuracy on this split in percent, on few rows."""
 
     def score(counter: Counter, seed: int) -> float:
         task, policy = task_of_counter(counter)
@@ -49,8 +49,8 @@ def accuracy(split: Split) -> Score:
     return score
 
 
-def accuracy_of_one_answer(split: Split) -> Score:
-    """The score of always saying the same."""
+def constant_accuracy(split: Split) -> Score:
+    """A function that returns the accuracy of the best constant answer on this split, in percent."""
 
     def score(counter: Counter, seed: int) -> float:
         task, policy = task_of_counter(counter)
@@ -61,17 +61,17 @@ def accuracy_of_one_answer(split: Split) -> Score:
 
 
 def variation(counter: Counter, seed: int) -> float:
-    """How much layer 0's attention scores vary with position: their std, mean over heads and token pairs."""
+    """The std over positions of layer 0's attention scores, averaged over heads and token pairs."""
     return attention_variation(counter, layer=0, seed=seed).at(0).mean_std
 
 
 def first_token_effect(counter: Counter, seed: int) -> float:
-    """How many points of IND accuracy are lost without the first token, beyond those lost without the second."""
+    """How many points of IND accuracy are lost without the first token, minus those lost without the second."""
     return first_token_cost(counter, rows=ROWS // 2, seed=seed)
 
 
-# A curve that raises NotApplicable is left out, with its reason. Its floor is what it would be worth without anything
-# learnt; one that has none starts from its first value.
+# A curve that raises NotApplicable is skipped, with its reason. The floor of a curve is its value if nothing is learnt;
+# without a floor, a curve starts from its first value.
 CURVES: dict[str, Score] = {
     "ind": accuracy("ind"),
     "ood": accuracy("ood"),
@@ -80,22 +80,30 @@ CURVES: dict[str, Score] = {
     "attention variation": variation,
     "first-token effect": first_token_effect,
 }
-FLOORS: dict[str, Score] = {"ind": accuracy_of_one_answer("ind"), "ood": accuracy_of_one_answer("ood")}
+FLOORS: dict[str, Score] = {"ind": constant_accuracy("ind"), "ood": constant_accuracy("ood")}
 
 
 @dataclass(frozen=True)
 class Dynamics(Result):
-    """Scores over training."""
+    """The scores of a run's snapshots."""
 
     steps: Int[np.ndarray, "snapshot"]
     curves: dict[str, Float[np.ndarray, "snapshot"]]
-    floors: dict[str, float]  # what a curve starts from, where that is not its first value
-    skipped: dict[str, str]  # curves that make no sense for this counter, and why
+    floors: dict[str, float]  # of curves that do not start from their first value
+    skipped: dict[str, str]  # curves that do not apply to this counter, and why
 
     @cached_property
     def rises(self) -> dict[str, Rise]:
-        """By curve, those that are sure and those that are not."""
+        """The rise of each curve, significant or not."""
         return {name: find_rise(self.steps, scores, self.floors.get(name)) for name, scores in self.curves.items()}
+
+    @property
+    def headline(self) -> Headline:
+        rise = self.rises[REFERENCE]
+        measure = "step at which OOD accuracy has risen"
+        if not rise.sure:
+            return Headline("OOD accuracy does not surely rise", measure)
+        return Headline("OOD accuracy rises", measure, rise.end)
 
     @property
     def verdict(self) -> Verdict:
@@ -112,7 +120,7 @@ class Dynamics(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a curve and snapshot; the rise is the same on all lines of a curve."""
+        """One line per curve and snapshot; the rise is repeated on all lines of a curve."""
         frames = [
             pd.DataFrame({"curve": name, "step": self.steps, "score": self.curves[name]} | asdict(rise))
             for name, rise in self.rises.items()
@@ -120,8 +128,8 @@ class Dynamics(Result):
         return pd.concat(frames, ignore_index=True)
 
 
-def snapshots(run: Run) -> dict[int, Path]:
-    """The checkpoints that a run kept over training, by step."""
+def snapshots_of(run: Run) -> dict[int, Path]:
+    """The snapshots that a run kept over training, by step; refuses a run with too few."""
     if isinstance(run, Mapping):
         name, by_step = "this counter", dict(run)
     else:
@@ -137,15 +145,15 @@ def snapshots(run: Run) -> dict[int, Path]:
 
 
 def dynamics(run: Run, curves: list[str] | None = None, seed: int = 0) -> Dynamics:
-    """Scores over the snapshots of a run; `curves` names some of CURVES, by default all."""
+    """The scores of all snapshots of a run; `curves` names some of CURVES, by default all."""
     names = list(CURVES) if curves is None else curves
     for name in names:
         if name not in CURVES:
             raise unknown("curve", name, CURVES)
-    found = snapshots(run)
+    by_step = snapshots_of(run)
     scores: dict[str, list[float]] = {name: [] for name in names}
     skipped: dict[str, str] = {}
-    for path in found.values():
+    for path in by_step.values():
         counter = load_counter(path)
         for name in names:
             if name in skipped:
@@ -156,4 +164,4 @@ def dynamics(run: Run, curves: list[str] | None = None, seed: int = 0) -> Dynami
                 skipped[name] = str(reason)
     kept = {name: np.array(values) for name, values in scores.items() if name not in skipped}
     floors = {name: FLOORS[name](counter, seed) for name in kept if name in FLOORS}
-    return Dynamics(np.array(list(found)), kept, floors, skipped)
+    return Dynamics(np.array(list(by_step)), kept, floors, skipped)

@@ -1,7 +1,7 @@
 """Pictures over training: accuracy at each position, and principal components, at every snapshot of a run.
 
-Components are those of the last snapshot, so that the picture does not turn from step to step: what is seen is how the
-states get to where they end. Each snapshot's states are centred by themselves.
+The components are those of the last snapshot, so that the picture does not rotate from step to step and shows how the
+states move to their final places. The states of each snapshot are centred separately.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from models.checkpoint import load_counter
 from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations
-from probes.over_training.dynamics import Run, snapshots
+from probes.over_training.dynamics import Run, snapshots_of
 from probes.reading.pca import pca_for
 from probes.reading.periods import USUAL_MODULUS
 from probes.result import Result, Verdict, task_of_counter
@@ -20,7 +20,7 @@ from probes.sites import Site
 from training.evaluate import evaluate
 
 ROWS = 64  # of each split, at every snapshot
-COUNTS = 90.0  # percent: a position counts as learnt
+COUNTS = 90.0  # percent right from which on a position counts as learnt
 DIMENSIONS = 2
 
 
@@ -29,11 +29,11 @@ class AccuracyGrowth(Result):
     """Percent right at each position, snapshot by snapshot."""
 
     steps: Int[np.ndarray, "snapshot"]
-    percent: Float[np.ndarray, "snapshot pos"]  # NaN where nothing is scored
+    percent: Float[np.ndarray, "snapshot pos"]  # NaN at positions that are not scored
     trained_up_to: int  # the last position that training rows have
 
     def learnt(self, snapshot: int) -> int:
-        """How many positions a snapshot gets right at least 90 % of the time."""
+        """The number of positions at which a snapshot is right at least 90 % of the time."""
         return int((self.percent[snapshot] >= COUNTS).sum())
 
     @property
@@ -48,21 +48,21 @@ class AccuracyGrowth(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a snapshot and position, which counts from 1."""
+        """One line per snapshot and position; positions count from 1."""
         places = np.arange(1, self.percent.shape[1] + 1)
-        return _long(self.steps, "position", places, {"percent": self.percent})
+        return _long_table(self.steps, "position", places, {"percent": self.percent})
 
 
 @dataclass(frozen=True)
 class PcaGrowth(Result):
-    """States of equal tokens on the last snapshot's components, snapshot by snapshot."""
+    """The states of equal tokens on the last snapshot's components, snapshot by snapshot."""
 
     site: Site
-    modulus: int  # the task's base, or 10: what colours a picture
+    modulus: int  # the task's base, or 10: positions are coloured modulo this
     steps: Int[np.ndarray, "snapshot"]
     pids: Int[np.ndarray, "pos"]
     coordinates: Float[np.ndarray, "snapshot pos component"]
-    shares: Float[np.ndarray, "snapshot"]  # of a snapshot's variance, on these components
+    shares: Float[np.ndarray, "snapshot"]  # share of a snapshot's variance on these components
 
     @property
     def verdict(self) -> Verdict:
@@ -73,54 +73,55 @@ class PcaGrowth(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a snapshot and PID."""
+        """One line per snapshot and PID."""
         components = {f"component_{number + 1}": self.coordinates[:, :, number] for number in range(DIMENSIONS)}
-        return _long(self.steps, "pid", self.pids, components)
+        return _long_table(self.steps, "pid", self.pids, components)
 
 
-def _long(
+def _long_table(
     steps: Int[np.ndarray, "snapshot"],
     name: str,
     places: Int[np.ndarray, "pos"],
     columns: dict[str, Float[np.ndarray, "snapshot pos"]],
 ) -> pd.DataFrame:
+    """A table with one line per snapshot and place."""
     index = {"step": np.repeat(steps, len(places)), name: np.tile(places, len(steps))}
     return pd.DataFrame(index | {column: values.ravel() for column, values in columns.items()})
 
 
 def accuracy_growth(run: Run, rows: int = ROWS, seed: int = 0) -> AccuracyGrowth:
-    """Accuracy at each position over the snapshots of a run, on the same rows at all of them."""
-    found = snapshots(run)
+    """The accuracy at each position for every snapshot of a run, on the same rows."""
+    by_step = snapshots_of(run)
     percent = []
-    for path in found.values():
+    for path in by_step.values():
         counter = load_counter(path)
         task, policy = task_of_counter(counter)
         percent.append(_by_position(evaluate(counter, task, policy, rows, seed).by_position))
-    return AccuracyGrowth(np.array(list(found)), np.array(percent), task.prefix + task.train_length)
+    return AccuracyGrowth(np.array(list(by_step)), np.array(percent), task.prefix + task.train_length)
 
 
 def _by_position(splits: dict[str, list[float | None]]) -> list[float]:
-    """In distribution as far as that goes, then extrapolated."""
+    """Accuracy at each position: of IND rows as far as they go, then of OOD rows; NaN if not scored."""
     ind, ood = splits["ind"], splits["ood"]
     merged = [*ind, *ood[len(ind) :]]
     return [np.nan if value is None else value for value in merged]
 
 
 def pca_growth(run: Run, site: Site) -> PcaGrowth:
-    """The states of equal tokens over the snapshots of a run, on the last one's principal components."""
-    found = snapshots(run)
+    """The states of equal tokens for every snapshot of a run, on the last snapshot's principal components."""
+    by_step = snapshots_of(run)
     states = []
-    for path in found.values():
+    for path in by_step.values():
         counter = load_counter(path)
         task, _ = task_of_counter(counter)
         places = contiguous_pids(counter, None, task.prefix)
         x = equal_token_activations(counter, task, places, [site], task.kinds[0])[site].astype(np.float64)
         states.append(x - x.mean(0))
-    with np.errstate(invalid="ignore"):  # 0 / 0: where no position is seen, all states are equal
+    with np.errstate(invalid="ignore"):  # 0 / 0 if all states are equal, as without positions
         pca = pca_for(states[-1], DIMENSIONS).fit(states[-1])
     coordinates = np.array([pca.transform(x) for x in states])
     total = np.array([(x**2).sum() for x in states])
     on_plane = (coordinates**2).sum((1, 2))
     shares = np.divide(on_plane, total, out=np.zeros_like(total), where=total > 0)
     modulus = getattr(task, "base", None) or USUAL_MODULUS
-    return PcaGrowth(site, modulus, np.array(list(found)), places, coordinates, shares)
+    return PcaGrowth(site, modulus, np.array(list(by_step)), places, coordinates, shares)

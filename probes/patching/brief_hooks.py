@@ -1,7 +1,7 @@
-"""Hooks that stay for one short pass.
+"""Hooks for one short forward pass, set and removed faster than TransformerLens does.
 
-`counter.hooks` and `run_with_cache` visit every hook point of a counter before they return, about 1 ms: more than a
-pass through a small counter takes. A patching sweep makes many such passes.
+`counter.hooks` and `run_with_cache` visit every hook point of a counter before they return. That takes about 1 ms, more
+than a pass through a small counter, and a patching sweep makes many such passes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from models.shapes import Logits, PositionIds, TokenIds
 
 @contextmanager
 def brief_hooks(counter: Counter, hooks: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """Puts a hook at each of these points, and takes away these hooks alone at the end of the `with`."""
+    """Adds a hook at each of these hook points, and removes only these hooks at the end of the `with`."""
     handles = []
     try:
         for name, hook in hooks.items():
@@ -30,18 +30,18 @@ def brief_hooks(counter: Counter, hooks: Mapping[str, Callable[..., Any]]) -> It
             point.fwd_hooks.remove(handle)
 
 
-def run_and_keep(
+def run_and_cache(
     counter: Counter,
     token_ids: TokenIds,
     position_ids: PositionIds,
     attention_mask: Bool[Tensor, "batch pos"] | None,
     names: Sequence[str],
 ) -> tuple[Logits, dict[str, Tensor]]:
-    """The logits of a pass, and what it has at these hook points."""
-    kept: dict[str, Tensor] = {}
+    """The logits of a forward pass, and its activations at these hook points."""
+    cache: dict[str, Tensor] = {}
 
     def keep(value: Tensor, hook: Any) -> None:
-        kept[hook.name] = value
+        cache[hook.name] = value
 
     with brief_hooks(counter, dict.fromkeys(names, keep)):
-        return counter(token_ids, position_ids, attention_mask), kept
+        return counter(token_ids, position_ids, attention_mask), cache

@@ -1,9 +1,9 @@
-"""Activation patching: a counter runs on one input with an activation from another, at every place in turn.
+"""Activation patching: a counter is run on one input with one activation replaced by that of another input.
 
-*Denoising* puts activations of the clean run into the corrupted one and asks what brings the clean answer back;
-*noising* puts those of the corrupted run into the clean one and asks what breaks it. One sweep visits every layer,
-position and head of a site. The sites and their axes are in `probes.patching.cells`, the metrics in
-`probes.patching.metrics`. Grids are those of `transformer_lens.patching`, number by number.
+*Denoising* puts activations of the clean run into the corrupted run, to see which restore the clean answer; *noising*
+puts activations of the corrupted run into the clean run, to see which break it. A sweep patches every layer, position
+and head of a site in turn. The sites and their axes are in `probes.patching.patch_cells`, the metrics in
+`probes.patching.metrics`. The numbers are those of `transformer_lens.patching`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
 from models.shapes import Logits
 from models.transformer import Transformer
-from probes.patching.brief_hooks import run_and_keep
-from probes.patching.cells import Cells, chunks, grid_axes, source_hook
-from probes.patching.metrics import Metric, Scorer, scorer
+from probes.patching.brief_hooks import run_and_cache
+from probes.patching.metrics import Metric, Scorer, make_scorer
+from probes.patching.patch_cells import PatchCells, chunk_cells, grid_axes, source_hook
 from probes.patching.rerun_recurrent import RecurrentRerun
 from probes.patching.rerun_transformer import TransformerRerun
 from probes.result import Result, Verdict
@@ -34,72 +34,69 @@ from training.evaluate import evaluating
 
 Rerun: TypeAlias = TransformerRerun | RecurrentRerun
 DIRECTIONS = ("denoise", "noise")
-NOTICEABLE = 0.1  # of the difference between the runs: what a verdict calls an effect
-TOP = 3  # cells that a verdict names
+NOTICEABLE = 0.1  # share of the difference between the runs from which on a verdict names an effect
+TOP = 3  # number of cells that a verdict names
 
 
 @dataclass(frozen=True)
 class PatchGrid(Result):
-    """The metric for every patch of a site, and without a patch."""
+    """The metric for every patch of a site, and for the two runs without a patch."""
 
     site: str
     metric: str
     direction: str  # denoise or noise
-    axes: dict[str, tuple[int, ...]]  # layer, pos, head, src, those that there are: the coordinates of by_row
-    by_row: Float[np.ndarray, "*axes row"]  # a metric that gives one number for all rows has one row
+    axes: dict[str, tuple[int, ...]]  # coordinates of by_row on those of layer, pos, head and src that it has
+    by_row: Float[np.ndarray, "*axes row"]  # only one row if the metric is one number for all rows
     weights: Float[np.ndarray, "row"]  # how many drawn rows each stands for
-    clean_by_row: Float[np.ndarray, "row"]  # of the unpatched runs
+    clean_by_row: Float[np.ndarray, "row"]  # the metric of the unpatched runs
     corrupted_by_row: Float[np.ndarray, "row"]
 
     @property
     def values(self) -> Float[np.ndarray, "*axes"]:
-        """The metric, mean over rows."""
+        """The metric of each patch, averaged over rows."""
         return self._mean(self.by_row)
 
     @property
     def clean(self) -> float:
-        """The clean run's."""
+        """The metric of the clean run."""
         return float(self._mean(self.clean_by_row))
 
     @property
     def corrupted(self) -> float:
-        """The corrupted run's."""
+        """The metric of the corrupted run."""
         return float(self._mean(self.corrupted_by_row))
 
     @property
     def effect(self) -> Float[np.ndarray, "*axes"]:
-        """How much of the way from the patched run's own value to the other's a patch goes: 0 nothing, 1 all of it."""
-        start, end = self._way
+        """Each patch's change as a share of the difference between the runs, from 0 to 1; NaN if they are equal."""
+        start, end = self._ends
         if np.isclose(start, end, rtol=1e-6, atol=1e-9):
             return np.full(self.values.shape, np.nan)
         return self.change / (end - start)
 
     @property
     def change(self) -> Float[np.ndarray, "*axes"]:
-        """By how much a patch moves the metric from the patched run's own value."""
-        return self.values - self._way[0]
+        """The change of the metric by each patch, from the unpatched value of the run that is patched."""
+        return self.values - self._ends[0]
 
     @property
-    def _way(self) -> tuple[float, float]:
-        """The patched run's own value and the other's."""
+    def _ends(self) -> tuple[float, float]:
+        """The metric of the run that is patched, and of the donor's run."""
         return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
     @property
     def stderr(self) -> Float[np.ndarray, "*axes"]:
-        """The standard error of each mean over rows; NaN for one row."""
+        """The standard error of each mean over rows; NaN if there is only one row."""
         share = self.weights / self.weights.sum()
         variance = (share * (self.by_row - self.values[..., None]) ** 2).sum(-1)
         independent = 1 / (share**2).sum()
         return np.sqrt(variance / (independent - 1)) if independent > 1 + 1e-9 else np.full(variance.shape, np.nan)
 
-    def best(self, count: int = TOP) -> list[tuple[dict[str, int], float]]:
-        """The cells with the largest effect, each with it."""
-        order = np.argsort(-self.effect, axis=None, kind="stable")[:count]
-        places = np.stack(np.unravel_index(order, self.values.shape), -1)
-        return [
-            ({axis: at[i] for i, (axis, at) in zip(place, self.axes.items(), strict=True)}, float(self.effect.flat[n]))
-            for place, n in zip(places, order, strict=True)
-        ]
+    @property
+    def cell_names(self) -> list[str]:
+        """The coordinates of each cell as text, such as `layer 1 pos 3`, in the order of `values.ravel()`."""
+        cells = product(*self.axes.values())
+        return [" ".join(f"{axis} {at}" for axis, at in zip(self.axes, cell, strict=True)) for cell in cells]
 
     @property
     def verdict(self) -> Verdict:
@@ -112,24 +109,22 @@ class PatchGrid(Result):
                 f"No single patch of {self.site} {does} even {NOTICEABLE:.0%}; {gap}.",
                 f"a cell whose patch moves {self.metric} by that much of the difference",
             )
-        named = ", ".join(f"{_place(cell)} ({share:.0%})" for cell, share in self.best())
+        strongest = np.argsort(-self.effect, axis=None, kind="stable")[:TOP]
+        named = ", ".join(f"{self.cell_names[cell]} ({self.effect.flat[cell]:.0%})" for cell in strongest)
         return Verdict(
             f"One patch of {self.site} {does} most at {named}; {gap}.",
             f"another cell whose patch moves {self.metric} further from one run's value to the other's",
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns: site, the axes, value, stderr, effect; one cell a line."""
+        """One line per cell. Columns: site, the axes, value, stderr, effect."""
         cells = pd.DataFrame(product(*self.axes.values()), columns=list(self.axes))
         cells.insert(0, "site", self.site)
         return cells.assign(value=self.values.ravel(), stderr=self.stderr.ravel(), effect=self.effect.ravel())
 
     def _mean(self, by_row: Float[np.ndarray, "*axes row"]) -> Float[np.ndarray, "*axes"]:
+        """The weighted mean over rows."""
         return np.asarray(by_row @ (self.weights / self.weights.sum()))
-
-
-def _place(cell: Mapping[str, int]) -> str:
-    return " ".join(f"{axis} {index}" for axis, index in cell.items())
 
 
 def activation_patch(
@@ -146,9 +141,9 @@ def activation_patch(
 ) -> PatchGrid:
     """The metric for every patch of a site, one layer, position and head at a time.
 
-    Row i of one batch goes with row i of the other; each is run at its own position ids. `axes` are those of the grid:
-    `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates, such as
-    `{"layer": [1]}`. `at` are the positions whose logits the metric gets: all, unless given.
+    Row i of one batch is the partner of row i of the other; each is run at its own position ids. `axes` are those of
+    the grid: `("layer", "head")` patches a head at all positions at once. `only` restricts an axis to some coordinates,
+    such as `{"layer": [1]}`. `at` are the positions whose logits the metric gets, by default all.
     """
     _check_pair(clean, corrupted)
     grid = grid_axes(counter, site, clean.token_ids.shape[1], axes, only or {})
@@ -156,12 +151,12 @@ def activation_patch(
         raise unknown("direction", direction, DIRECTIONS)
     donor, receiver = (clean, corrupted) if direction == "denoise" else (corrupted, clean)
     _check_unhooked(counter)
-    with _quiet(counter):
+    with _eval_mode(counter):
         names = [source_hook(site, layer) for layer in grid.get("layer", (None,))]
         donor_logits, cache = _run(counter, donor, names)
         rerun = _rerun(counter, receiver, site)
         both = {direction == "denoise": donor_logits, direction == "noise": rerun.unpatched}
-        score = scorer(metric, clean, corrupted, both[True], at)
+        score = make_scorer(metric, clean, corrupted, both[True], at)
         unpatched = {is_clean: score(logits[None, :, score.reads])[0] for is_clean, logits in both.items()}
         by_row = _sweep(rerun, grid, cache, score, counter.cfg.causal)
     n_rows = by_row.shape[-1]
@@ -186,18 +181,18 @@ def patched_logits(
     pos: int | None = None,
     head: int | None = None,
 ) -> Logits:
-    """The receiver's logits with one activation of the donor's in its place."""
+    """The receiver's logits with one of its activations replaced by the donor's."""
     _check_pair(donor, receiver)
     chosen = {"layer": layer, "pos": pos, "head": head}
     only = {axis: [index] for axis, index in chosen.items() if index is not None}
     n_pos = receiver.token_ids.shape[1]
     grid = grid_axes(counter, site, n_pos, list(only), only)
     _check_unhooked(counter)
-    with _quiet(counter):
+    with _eval_mode(counter):
         _, cache = _run(counter, donor, [source_hook(site, layer)])
         rerun = _rerun(counter, receiver, site)
         index = {axis: torch.tensor(place, device=counter.device) for axis, place in grid.items()}
-        cells = Cells(1, index.get("pos"), index.get("head"), None)
+        cells = PatchCells(1, index.get("pos"), index.get("head"), None)
         return rerun.logits(layer, cells, cache, torch.arange(n_pos, device=counter.device))[0]
 
 
@@ -208,17 +203,17 @@ def _sweep(
     score: Scorer,
     causal: bool,
 ) -> Float[Tensor, "*axes row"]:
-    """The metric of every cell of a grid."""
+    """The metric of every cell of a grid, by row."""
     n_batch, n_pos = rerun.unpatched.shape[:2]
-    found = []
+    values = []
     for layer in grid.get("layer", (None,)):
-        for cells in chunks(grid, n_batch, n_pos, causal, score.reads.device):
-            found.append(score(rerun.logits(layer, cells, donor, score.reads)))
-    return torch.cat(found).reshape(*(len(places) for places in grid.values()), -1)
+        for cells in chunk_cells(grid, n_batch, n_pos, causal, score.reads.device):
+            values.append(score(rerun.logits(layer, cells, donor, score.reads)))
+    return torch.cat(values).reshape(*(len(places) for places in grid.values()), -1)
 
 
 def _check_pair(clean: Batch, corrupted: Batch) -> None:
-    """Refuses batches whose rows are not pairs of equally long ones."""
+    """Refuses batches with different numbers of rows or of positions."""
     one, other = tuple(clean.token_ids.shape), tuple(corrupted.token_ids.shape)
     if one[1] != other[1]:
         raise CountLensError(
@@ -230,24 +225,24 @@ def _check_pair(clean: Batch, corrupted: Batch) -> None:
 
 
 def _check_unhooked(counter: Counter) -> None:
-    """Refuses a counter that somebody has left hooks on: a sweep would not pass through them all."""
+    """Refuses a counter that has hooks already: a sweep would skip some of them."""
     hooked = [name for name, point in counter.hook_dict.items() if listening(point)]
     if hooked:
         raise CountLensError(f"there are hooks on this counter, at {', '.join(hooked)}: counter.reset_hooks() first")
 
 
-def _quiet(counter: Counter) -> AbstractContextManager[Any]:
-    """Eval mode and no gradients; telling every module of a counter that is in it already takes longer than a run."""
+def _eval_mode(counter: Counter) -> AbstractContextManager[Any]:
+    """A context with eval mode and no gradients. It does not set eval mode if it is on already, which would be slow."""
     return evaluating(counter) if counter.training else torch.inference_mode()
 
 
 def _run(counter: Counter, batch: Batch, names: Sequence[str]) -> tuple[Logits, dict[str, Tensor]]:
-    """A donor's logits and its activations at these hook points."""
-    return run_and_keep(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), names)
+    """The logits of a batch and its activations at these hook points."""
+    return run_and_cache(counter, batch.token_ids, batch.position_ids, _padding(counter, batch), names)
 
 
 def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
-    """What runs a counter again behind a patch of this site."""
+    """The unpatched run of a batch, from which patched runs of this site start."""
     if isinstance(counter, Recurrent):
         return RecurrentRerun(counter, batch.token_ids, batch.position_ids, site)
     assert isinstance(counter, Transformer)
@@ -255,5 +250,5 @@ def _rerun(counter: Counter, batch: Batch, site: str) -> Rerun:
 
 
 def _padding(counter: Counter, batch: Batch) -> Bool[Tensor, "batch pos"] | None:
-    """False at padding, for counters that would see it."""
+    """The attention mask, which is False at padding; None for causal counters, which never see padding."""
     return None if counter.cfg.causal else batch.attention_mask

@@ -1,8 +1,8 @@
-"""How near a patched run's answers are to the clean run's: metrics by name, or any function of logits.
+"""Metrics of patched runs: how close their answers are to the clean run's. By name, or any function of logits.
 
-A named metric looks at the positions whose clean label is scored (`logit_diff`: where the two labels differ as well)
-and takes a row's mean over them. A function gets logits [batch, pos, d_vocab], at the positions that are read, and
-returns one number or one a row, as for TransformerLens' `patching`.
+A named metric is a row's mean over the positions whose clean label is scored (for `logit_diff`: and differs from the
+corrupted label). A function gets logits [batch, pos, d_vocab] at the positions that are read, and returns one number or
+one per row, as for TransformerLens' `patching`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ AtPositions = Float[Tensor, "cell batch read"]
 
 @dataclass(frozen=True)
 class Reference:
-    """What a named metric compares answers with, at the positions that are read."""
+    """The labels and the clean answers that named metrics compare with, at the positions that are read."""
 
     clean_labels: Int[Tensor, "batch read"]
     corrupted_labels: Int[Tensor, "batch read"]
@@ -32,7 +32,7 @@ class Reference:
 
 
 def logit_diff(logits: CellLogits, reference: Reference) -> AtPositions:
-    """The clean label's logit minus the corrupted one's."""
+    """The logit of the clean label minus that of the corrupted label."""
     return _at(logits, reference.clean_labels) - _at(logits, reference.corrupted_labels)
 
 
@@ -42,12 +42,12 @@ def probability(logits: CellLogits, reference: Reference) -> AtPositions:
 
 
 def accuracy(logits: CellLogits, reference: Reference) -> AtPositions:
-    """1 where the most likely token is the clean label."""
+    """1 if the most likely token is the clean label, else 0."""
     return (logits.argmax(-1) == reference.clean_labels).to(logits.dtype)
 
 
 def kl(logits: CellLogits, reference: Reference) -> AtPositions:
-    """The Kullback-Leibler divergence from the clean run's answers, in nats: 0 where they are the same."""
+    """The Kullback-Leibler divergence from the clean run's probabilities, in nats: 0 if they are the same."""
     clean = reference.clean_log_probs
     return (clean.exp() * (clean - logits.log_softmax(-1))).sum(-1)
 
@@ -62,14 +62,14 @@ METRICS: dict[str, Callable[[CellLogits, Reference], AtPositions]] = {
 
 @dataclass(frozen=True)
 class Scorer:
-    """A metric ready for a pair: which positions it reads, and what it makes of the logits there."""
+    """A metric for a pair: the positions that it reads, and the function of the logits there."""
 
     name: str
     reads: Int[Tensor, "read"]
     metric: Callable[[CellLogits], Float[Tensor, "cell row"]]
 
     def __call__(self, logits: CellLogits) -> Float[Tensor, "cell row"]:
-        """One number a cell and row; refuses anything that is not a number."""
+        """The metric of each cell and row; refuses values that are not finite."""
         values = self.metric(logits)
         if not torch.isfinite(values).all():
             cell, row = (int(index) for index in (~torch.isfinite(values)).nonzero()[0])
@@ -80,17 +80,17 @@ class Scorer:
         return values
 
 
-def scorer(
+def make_scorer(
     metric: str | Metric, clean: Batch, corrupted: Batch, clean_logits: Logits, at: Sequence[int] | None
 ) -> Scorer:
-    """The metric for a pair, at the positions `at` or wherever it has something to compare."""
+    """The scorer of a metric for a pair, at the positions `at` or at all that the metric can compare."""
     n_pos = clean.token_ids.shape[1]
-    chosen = torch.tensor(positions(at, n_pos), device=clean.token_ids.device)
+    chosen = torch.tensor(resolve_positions(at, n_pos), device=clean.token_ids.device)
     if not isinstance(metric, str):
-        return of_function(metric, chosen)
+        return _function_scorer(metric, chosen)
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
-    counts = _counts(metric, clean.label_ids, corrupted.label_ids)[:, chosen]
+    counts = _is_compared(metric, clean.label_ids, corrupted.label_ids)[:, chosen]
     empty = (~counts.any(1)).nonzero().flatten().tolist()
     if empty:
         differ = " and the corrupted one differs" if metric == "logit_diff" else ""
@@ -113,11 +113,11 @@ def scorer(
     return Scorer(metric, reads, row_means)
 
 
-def of_function(metric: Metric, reads: Int[Tensor, "read"]) -> Scorer:
-    """A user's function, called once a cell."""
+def _function_scorer(metric: Metric, reads: Int[Tensor, "read"]) -> Scorer:
+    """The scorer that calls a user's function once per cell."""
     name = getattr(metric, "__name__", type(metric).__name__)
 
-    def each(logits: CellLogits) -> Float[Tensor, "cell row"]:
+    def call_per_cell(logits: CellLogits) -> Float[Tensor, "cell row"]:
         values = [torch.as_tensor(metric(cell)) for cell in logits]
         n_batch = logits.shape[1]
         if values[0].ndim > 1 or values[0].shape not in ((), (n_batch,)):
@@ -127,21 +127,21 @@ def of_function(metric: Metric, reads: Int[Tensor, "read"]) -> Scorer:
             )
         return torch.stack(values).reshape(len(values), -1).to(logits.dtype)
 
-    return Scorer(name, reads, each)
+    return Scorer(name, reads, call_per_cell)
 
 
-def positions(at: Sequence[int] | None, n_pos: int) -> list[int]:
-    """Which positions are read, counted from the start."""
+def resolve_positions(at: Sequence[int] | None, n_pos: int) -> list[int]:
+    """The positions `at`, counted from the start and sorted, or all; refuses those outside the row."""
     for pos in at or ():
         if not -n_pos <= pos < n_pos:
             raise CountLensError(f"position {pos} is outside 0..{n_pos - 1}: rows have {n_pos} positions")
     return list(range(n_pos)) if at is None else sorted({pos % n_pos for pos in at})
 
 
-def _counts(
+def _is_compared(
     metric: str, clean_labels: Int[Tensor, "batch pos"], corrupted_labels: Int[Tensor, "batch pos"]
 ) -> Bool[Tensor, "batch pos"]:
-    """Where a named metric looks."""
+    """True at the positions that a named metric compares."""
     scored = clean_labels != NOT_SCORED
     if metric != "logit_diff":
         return scored
@@ -149,4 +149,5 @@ def _counts(
 
 
 def _at(values: CellLogits, labels: Int[Tensor, "batch read"]) -> AtPositions:
+    """The value of the label at each position."""
     return values.gather(-1, labels.expand(len(values), -1, -1)[..., None])[..., 0]

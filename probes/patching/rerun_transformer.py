@@ -1,9 +1,9 @@
-"""Patched runs of a transformer, taken up at the patch, many of them at a time.
+"""Patched runs of a transformer: many at a time, each started at its patch.
 
-A patch is a hook on the counter's own blocks, and only what it can change is computed again. Until the next attention a
-change stays at the position of its cell, so that of a block's steps the first and the last run at these positions
-alone. Attention carries it to every later position (without a causal mask to all): from there on the counter runs whole
-rows, with the unpatched keys and values of the positions before.
+A patch is a hook on the counter's own blocks, and only what it can change is computed again. Until the next attention,
+a change stays at the position of its cell, so the steps of a block before and after attention run only there. Attention
+spreads it to all later positions (without a causal mask to all). From there on the counter runs whole rows, with the
+unpatched keys and values of earlier positions.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,22 +15,23 @@ from torch import Tensor
 
 from models.hooks import hook_name
 from models.shapes import PositionIds, Stream, TokenIds
-from models.transformer import Block, Transformer
-from probes.patching.brief_hooks import brief_hooks, run_and_keep
-from probes.patching.cells import Cells
+from models.transformer import Transformer
+from models.transformer_block import Block
+from probes.patching.brief_hooks import brief_hooks, run_and_cache
+from probes.patching.metrics import CellLogits
+from probes.patching.patch_cells import PatchCells
 from probes.sites import Site
 
-AT_ONE_QUERY = ("q", "rot_q", "pattern")  # read by the attention of their own position alone
+AT_ONE_QUERY = ("q", "rot_q", "pattern")  # they affect only the attention of their own position
 BEHIND_ATTENTION = ("z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post")
 
 Positions = Int[Tensor, "read"]
-CellLogits = Float[Tensor, "cell batch read d_vocab"]
-Where = tuple[Int[Tensor, "found"], Int[Tensor, "found"]]  # cells, and a place in the row for each
+Where = tuple[Int[Tensor, "found"], Int[Tensor, "found"]]  # indices of cells, and a place in the row for each
 
 
 @dataclass(frozen=True)
 class UnpatchedLayer:
-    """A block and what it computes without a patch; queries and keys rotated, where the scheme rotates."""
+    """A block and its activations without a patch; queries and keys are rotated if the scheme rotates."""
 
     block: Block
     resid_pre: Float[Tensor, "batch pos d_model"]
@@ -41,7 +42,7 @@ class UnpatchedLayer:
 
 
 class TransformerRerun:
-    """The unpatched run of a batch, and the logits that patches of it give."""
+    """The unpatched run of a batch, from which the logits of patched runs are computed."""
 
     def __init__(
         self,
@@ -57,17 +58,17 @@ class TransformerRerun:
             (hook_name("resid_pre", layer), *counter.qkv_hooks(layer), hook_name("z", layer))
             for layer in range(counter.cfg.n_layers)
         ]
-        self.unpatched, self.cache = run_and_keep(counter, token_ids, position_ids, attention_mask, sum(names, ()))
+        self.unpatched, self.cache = run_and_cache(counter, token_ids, position_ids, attention_mask, sum(names, ()))
         self.layers = [
             UnpatchedLayer(block, *(self.cache[name] for name in of_layer))
             for block, of_layer in zip(counter.blocks, names, strict=True)
             if isinstance(block, Block)
         ]
 
-    def logits(self, layer: int | None, cells: Cells, donor: Mapping[str, Tensor], reads: Positions) -> CellLogits:
-        """What the counter answers at the positions that are read, for each of the cells."""
+    def logits(self, layer: int | None, cells: PatchCells, donor: Mapping[str, Tensor], reads: Positions) -> CellLogits:
+        """The logits at the positions `reads` for each cell, with activations of the donor."""
         name = Site(self.site, layer).hook
-        edit = _edit_pattern if self.site == "pattern" else Cells.edit
+        edit = _edit_pattern if self.site == "pattern" else PatchCells.edit
         with brief_hooks(self.counter, {name: edit(cells, donor[name])}):
             into, resid = self._patch(layer, cells)
             if cells.pos is None:
@@ -81,10 +82,10 @@ class TransformerRerun:
             return answers
         return torch.cat([self.unpatched[:, reads[:n_before]].expand(cells.count, -1, -1, -1), answers], 2)
 
-    def _patch(self, layer: int | None, cells: Cells) -> tuple[int, Stream]:
-        """The stream in the cells next to the patch, and the layer that it enters.
+    def _patch(self, layer: int | None, cells: PatchCells) -> tuple[int, Stream]:
+        """The stream at the cells just after the patch, and the layer that it enters.
 
-        Where one position of a layer's input, keys or values is patched, this is still the unpatched one: the hook
+        If one position of a layer's input, keys or values is patched, the stream is still unpatched here: the hook
         fires when the layer reads it.
         """
         if layer is None:
@@ -93,7 +94,7 @@ class TransformerRerun:
         resid, block = cells.take(own.resid_pre), own.block
         if self.site in BEHIND_ATTENTION:
             return layer + 1, block.finish(resid, cells.take(own.z))
-        if cells.pos is None:  # the hook wants whole rows, also where no one reads the logits
+        if cells.pos is None:  # the hook needs whole rows, also at positions that are not read
             mask = self.counter.visible_keys(self.position_ids, None, self.attention_mask, cells.count)
             return layer + 1, block(resid, self.counter.rotation_at(self.position_ids, cells.count), mask)
         if self.site in AT_ONE_QUERY:
@@ -103,9 +104,9 @@ class TransformerRerun:
         return layer, resid
 
     def _spread(
-        self, layer: int, cells: Cells, resid: Float[Tensor, "batch cell d_model"], first: int, reads: Positions
+        self, layer: int, cells: PatchCells, resid: Float[Tensor, "batch cell d_model"], first: int, reads: Positions
     ) -> Float[Tensor, "row read d_vocab"]:
-        """Logits from a stream that enters the layer with another value at one position per cell."""
+        """The logits if the stream enters the layer with a new value at one position per cell."""
         assert cells.pos is not None
         counter, own, n_pos = self.counter, self.layers[layer], self.position_ids.shape[1]
         resid, q, k, v = own.block.read(resid, counter.rotation_at(cells.take(self.position_ids)))
@@ -126,14 +127,14 @@ class TransformerRerun:
         return self.counter.run_from(layer, first, resid, self.position_ids, self.cache, self.attention_mask, reads)
 
 
-def _edit_pattern(cells: Cells, donor: Float[Tensor, "batch head query key"]) -> Callable[..., Tensor]:
-    """`Cells.edit` for attention weights, which have heads before positions."""
+def _edit_pattern(cells: PatchCells, donor: Float[Tensor, "batch head query key"]) -> Callable[..., Tensor]:
+    """`PatchCells.edit` for attention weights, which have heads before positions."""
     edit = cells.edit(donor.transpose(1, 2))
     return lambda pattern, hook: edit(pattern.transpose(1, 2)).transpose(1, 2)
 
 
 def _find(pos: Int[Tensor, "cell"], places: Int[Tensor, "place"]) -> Where:
-    """The cells whose position is among the places, and where it is there."""
+    """The indices of the cells whose position is among the places, and the index of that place for each."""
     cell, place = (pos[:, None] == places).nonzero(as_tuple=True)
     return cell, place
 
@@ -141,7 +142,7 @@ def _find(pos: Int[Tensor, "cell"], places: Int[Tensor, "place"]) -> Where:
 def _put(
     rows: Float[Tensor, "batch place ..."], where: Where, new: Float[Tensor, "batch cell ..."]
 ) -> Float[Tensor, "cell batch place ..."]:
-    """The rows once for each cell, with the cell's new value where `where` says."""
+    """A copy of the rows per cell, with the cell's new value at the place in `where`."""
     copies = rows.expand(new.shape[1], *rows.shape).clone()
     cell, place = where
     copies[cell, :, place] = new[:, cell].transpose(0, 1)

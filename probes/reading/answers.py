@@ -1,4 +1,4 @@
-"""What a counter answers to a row that somebody types in, scored by the task's own labeller."""
+"""The answers of a counter to a typed row, scored by the task's own labeller."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from training.tasks import BOS, NOT_SCORED, PAD, Task
 
 @dataclass(frozen=True)
 class Answers(Result):
-    """What a counter answers to one row, at each of its positions."""
+    """The answers of a counter at each position of one row."""
 
     tokens: tuple[str, ...]
     position_ids: tuple[int, ...]
-    labels: tuple[str | None, ...]  # what is right; None where nothing is scored
+    labels: tuple[str | None, ...]  # the right answers; None at positions that are not scored
     answers: tuple[str, ...]  # the most likely token
-    probability: tuple[float, ...]  # of that answer
-    label_probability: tuple[float | None, ...]  # of what is right
+    probability: tuple[float, ...]  # of the most likely token
+    label_probability: tuple[float | None, ...]  # of the right answer
 
     @property
     def right(self) -> tuple[bool | None, ...]:
-        """Whether each answer is right; None where nothing is scored."""
+        """Whether each answer is right; None at positions that are not scored."""
         pairs = zip(self.labels, self.answers, strict=True)
         return tuple(None if label is None else label == answer for label, answer in pairs)
 
@@ -40,7 +40,7 @@ class Answers(Result):
         return Verdict(sentence + ".", "other tokens, or another shift")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a position, which counts from 1."""
+        """One line per position; positions count from 1."""
         columns = {name: list(values) for name, values in vars(self).items()}
         return pd.DataFrame({"position": range(1, len(self.tokens) + 1)} | columns | {"right": list(self.right)})
 
@@ -48,10 +48,10 @@ class Answers(Result):
 def predict_tokens(
     counter: Counter, tokens: str | Sequence[str], shift: int = 0, position_ids: Sequence[int] | None = None
 ) -> Answers:
-    """What the counter answers at each position of a written row, such as "a a a", and what is right there.
+    """The counter's and the right answers at each position of a typed row, such as "a a a".
 
-    `shift` is the first position id; `position_ids` gives each token one of its own instead. The row begins with
-    `<bos>` where the task's rows do.
+    `shift` is the first position id; `position_ids` gives each token its own instead. The row must begin with `<bos>`
+    if the task's rows do.
     """
     task, _ = task_of_counter(counter)
     tokens = tokens.split() if isinstance(tokens, str) else list(tokens)
@@ -78,7 +78,7 @@ def predict_tokens(
 
 
 def example_row(counter: Counter, length: int, seed: int = 0) -> str:
-    """A row of the counter's task with `length` counted tokens, written with blanks between them."""
+    """A random row of the counter's task with `length` counted tokens, as text with blanks between tokens."""
     task, _ = task_of_counter(counter)
     most = task.ood_lengths[1]
     if not 2 <= length <= most:
@@ -88,6 +88,7 @@ def example_row(counter: Counter, length: int, seed: int = 0) -> str:
 
 
 def _check_row(counter: Counter, task: Task, tokens: Sequence[str], shift: int) -> None:
+    """Refuses a row that is empty, padded, without bos, or too long for its shift."""
     if not tokens:
         raise CountLensError("an empty row: write tokens with blanks between them, such as `a a a`")
     if PAD in tokens:
@@ -111,6 +112,7 @@ def _check_row(counter: Counter, task: Task, tokens: Sequence[str], shift: int) 
 
 
 def _check_position_ids(counter: Counter, tokens: Sequence[str], position_ids: Sequence[int]) -> None:
+    """Refuses position ids that are not one per token or that the counter lacks."""
     if len(position_ids) != len(tokens):
         raise CountLensError(f"{len(position_ids)} position ids for {len(tokens)} tokens: give each token one")
     if not counter.has_positions:

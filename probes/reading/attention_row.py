@@ -1,6 +1,6 @@
-"""Where each token of one row looks: a layer's attention scores, before and after the softmax.
+"""The attention of one layer over one row: its scores, before and after the softmax.
 
-A *query* is the token that looks, a *key* one that is looked at. Scores are those of `hook_attn_scores`.
+A *query* is the token that attends, a *key* a token that is attended to. Scores are those of `hook_attn_scores`.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from models.hooks import hook_name
 from models.transformer import Transformer
 from probes.reading.answers import predict_tokens
 from probes.result import NotApplicable, Result, Verdict
+from probes.sites import check_layer
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,15 @@ class AttentionRow(Result):
     tokens: tuple[str, ...]
     position_ids: tuple[int, ...]
     layer: int
-    scores: Float[np.ndarray, "head query key"]  # -inf where a query cannot look
+    scores: Float[np.ndarray, "head query key"]  # -inf at keys that a query cannot see
 
     @property
     def pattern(self) -> Float[np.ndarray, "head query key"]:
-        """The share of its attention that a query gives each key."""
+        """The share of a query's attention that each key gets."""
         return softmax(self.scores.astype(np.float64), axis=-1)
 
     def head(self, head: int) -> "AttentionRow":
-        """The same with this head alone."""
+        """The same result with one head only."""
         if not 0 <= head < len(self.scores):
             raise CountLensError(f"head {head} is outside 0..{len(self.scores) - 1}: this counter has no such head")
         return AttentionRow(self.tokens, self.position_ids, self.layer, self.scores[head : head + 1])
@@ -47,12 +48,12 @@ class AttentionRow(Result):
         even = 100 * np.mean([1 / np.isfinite(query).sum() for query in self.scores[0, 1:]])
         return Verdict(
             f"At layer {self.layer} a token gives the first one {first:.0f} % of its attention and itself {own:.0f} %; "
-            f"were it shared out evenly, {even:.0f} %.",
+            f"evenly distributed attention would give {even:.0f} %.",
             "other tokens, or another shift",
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a head, query and key, for the keys that a query can look at; positions count from 1."""
+        """One line per head, query and key that the query can see; positions count from 1."""
         head, query, key = np.nonzero(np.isfinite(self.scores))
         tokens, pids = np.array(self.tokens), np.array(self.position_ids)
         columns = {"layer": self.layer, "head": head, "query": query + 1, "key": key + 1}
@@ -63,16 +64,15 @@ class AttentionRow(Result):
 
 
 def attention_row(counter: Counter, tokens: str | Sequence[str], layer: int, shift: int = 0) -> AttentionRow:
-    """Attention of every head of a layer over a written row of two tokens or more; `shift` is its first position id."""
+    """The attention of all heads of a layer over a typed row of two tokens or more; `shift` is its first PID."""
     if not isinstance(counter, Transformer):
         raise NotApplicable(
             f"{type(counter).__name__} has no attention: what it knows of earlier tokens is all in its state"
         )
-    if not 0 <= layer < counter.cfg.n_layers:
-        raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
-    kept: list[Tensor] = []
-    with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: kept.append(scores))]):
+    check_layer(counter, layer)
+    layer_scores: list[Tensor] = []
+    with counter.hooks(fwd_hooks=[(hook_name("attn_scores", layer), lambda scores, hook: layer_scores.append(scores))]):
         answers = predict_tokens(counter, tokens, shift)
     if len(answers.tokens) < 2:
         raise CountLensError("a row of one token, which can look at nothing else: write two or more")
-    return AttentionRow(answers.tokens, answers.position_ids, layer, kept[0][0].float().cpu().numpy())
+    return AttentionRow(answers.tokens, answers.position_ids, layer, layer_scores[0][0].float().cpu().numpy())

@@ -1,11 +1,11 @@
-"""Mean and std of attention scores for each pair of tokens: exact at layer 0, sampled over contexts further up.
+"""Mean and std of attention scores for each pair of tokens: exact at layer 0, sampled over contexts in later layers.
 
-The *source* is the token that asks (query), the *target* the one that is asked about (key), as in the paper
-(appendix E); a PID is a position id. Scores are those of `hook_attn_scores`: divided by sqrt(d_head) and by layer + 1.
+The *source* is the token of the query, the *target* that of the key, as in the paper (appendix E); a PID is a position
+id. Scores are those of `hook_attn_scores`: divided by sqrt(d_head) and by layer + 1.
 
-Softmax cancels whatever is the same for all keys of a query, so it must not count as variation. At layer 0 the mean of
-all keys is taken off each (unless keys are rotated: then no part of them is the same at all PIDs), and of what a scheme
-adds to the scores the mean over the keys that a query sees; further up, the mean of each query's scores is.
+The softmax cancels everything that is the same for all keys of a query, so that must not count as variation. At layer 0
+the mean key is subtracted from all keys (unless keys are rotated: then no part of them is the same at all PIDs), and
+from a scheme's bias its mean over the keys that a query sees. In later layers the mean of each query's scores is.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,40 +19,39 @@ from torch import Tensor
 
 from models.hooks import hook_name
 from models.position_tables import rotate
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from training.batches import Batch, draw_batch
-from training.tasks import Split, Task
-from training.tasks.vocabulary import PAD
+from training.tasks import MAIN_SPLITS, PAD, Task
 
-SPLITS: tuple[Split, ...] = ("ind", "ood")
-ROWS_TO_SEE_TOKENS = 1024  # enough that every start number of a row turns up
+ROWS_TO_SEE_TOKENS = 1024  # enough for every start number to occur
 ROWS_AT_ONCE = 32
 
 Ids = Int[Tensor, "token"]
-Pairs = Float[np.ndarray, "head source target"]
-Table = Float[Tensor, "head source target"]
+PairArray = Float[np.ndarray, "head source target"]
+PairTable = Float[Tensor, "head source target"]
 Projected = Float[Tensor, "token pid head d_head"]  # queries or keys of each token at each PID
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the scores of each head and token pair; NaN where a pair was never seen."""
+    """The mean and std of the scores of each head and token pair; NaN for pairs that were never seen."""
 
-    mean: Pairs
-    std: Pairs
+    mean: PairArray
+    std: PairArray
 
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """The tokens that rows of a task hold, and which of them a source can have for a target."""
+    """The tokens in a task's rows, and which (source, target) pairs of them can occur."""
 
     ids: Ids
     occurs: Bool[np.ndarray, "source target"]
 
 
 def occurring_pairs(task: Task, causal: bool, generator: torch.Generator) -> TokenPairs:
-    """The input tokens of a task and the (source, target) pairs among them, as rows of both splits show them."""
-    rows = [task.sample(split, ROWS_TO_SEE_TOKENS, generator).token_ids for split in SPLITS]
+    """The input tokens of a task and the pairs that occur among them, in a sample of rows of both splits."""
+    rows = [task.sample(split, ROWS_TO_SEE_TOKENS, generator).token_ids for split in MAIN_SPLITS]
     pad = task.vocab.id(PAD)
     ids = torch.cat([part.unique() for part in rows]).unique()
     ids = ids[ids != pad]
@@ -69,13 +68,13 @@ def occurring_pairs(task: Task, causal: bool, generator: torch.Generator) -> Tok
 
 
 def exact_moments(counter: Transformer, token_ids: Ids, among: Int[Tensor, "any"] | None = None) -> Moments:
-    """Moments at layer 0 over all PID pairs that the mask allows, each pair once.
+    """The moments at layer 0 over all PID pairs that the mask allows, each pair once.
 
-    Keys are taken relative to the mean key of the tokens `among` which these are; without it, of these alone.
+    Keys are taken relative to the mean key of the tokens `among`, by default of `token_ids`.
 
-    Layer 0 sees nothing but a token and its PID, so all scores follow from one query and one key for each token and
-    PID. Without anything added to embeddings or scores they depend on the difference of the PIDs alone, and each
-    difference stands for as many pairs as have it.
+    Layer 0 sees only a token and its PID, so all scores follow from one query and one key per token and PID. If nothing
+    is added to embeddings or scores, they depend only on the difference of the PIDs, and each difference is weighted by
+    the number of pairs that have it.
     """
     with torch.inference_mode():
         n = 1 if counter.ignores_positions else counter.cfg.max_position
@@ -88,16 +87,16 @@ def exact_moments(counter: Transformer, token_ids: Ids, among: Int[Tensor, "any"
 
 
 def n_pid_pairs(counter: Transformer) -> int:
-    """How many PID pairs the mask allows, a PID with itself included."""
+    """The number of PID pairs that the mask allows, a PID with itself included."""
     n = counter.cfg.max_position
     return n * (n + 1) // 2 if counter.cfg.causal else n * n
 
 
 def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tuple[Projected, Projected]:
-    """What layer 0 makes of each token at each PID, rotated where the scheme rotates."""
+    """The queries and keys of layer 0 for each token at each PID, rotated if the scheme rotates."""
     block = _first_block(counter)
     pids = torch.arange(n_pids, device=token_ids.device).expand(len(token_ids), -1)
-    # Where only distances count, the stream is the same at all PIDs: one projection does for them.
+    # If the scheme sees only distances, the stream is the same at all PIDs: one projection serves them all.
     added = pids[:, :1] if counter.ignores_shifts else pids
     resid = counter.embed_tokens(token_ids[:, None].expand_as(added), added)
     q, k = (x.expand(-1, n_pids, -1, -1) for x in block.attn.project(block.ln1(resid), "QK"))
@@ -105,8 +104,8 @@ def _queries_and_keys(counter: Transformer, token_ids: Ids, n_pids: int) -> tupl
     return (q, k) if rotation is None else (rotate(q, *rotation), rotate(k, *rotation))
 
 
-def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
-    """Moments over the differences of PIDs, weighted by how many pairs have each: a source there, a target at 0."""
+def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[PairTable, PairTable]:
+    """Mean and std over the differences of PIDs, each weighted by the number of pairs that have it."""
     n = q.shape[1]
     scale = _first_block(counter).attn.score_scale
     scores = einsum(q, k[:, 0], "source pid head d, target head d -> head source target pid") * scale
@@ -119,11 +118,11 @@ def _by_difference(counter: Transformer, q: Projected, k: Projected) -> tuple[Ta
     return mean, ((scores - mean[..., None]).square() @ share).sqrt()
 
 
-def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, Table]:
-    """Moments over all pairs of PIDs: means through sums of keys, then the squares of the centred scores.
+def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[PairTable, PairTable]:
+    """Mean and std over all pairs of PIDs: means from sums of keys, then the squares of the centred scores.
 
-    One source and one head at a time, so that their scores stay in the processor's cache: 3 times as fast as all at
-    once.
+    It takes one source and one head at a time, so that their scores stay in the processor's cache: 3 times as fast as
+    all at once.
     """
     n, causal = counter.cfg.max_position, counter.cfg.causal
     q = rearrange(q * _first_block(counter).attn.score_scale, "source query head d -> head source query d").contiguous()
@@ -145,7 +144,7 @@ def _by_pair(counter: Transformer, q: Projected, k: Projected) -> tuple[Table, T
 
 
 def _bias(counter: Transformer, share: Float[Tensor, "query key"]) -> Float[Tensor, "#head #query #key"]:
-    """What the scheme adds to the scores between all PIDs, less its mean over the keys that each query sees."""
+    """The scheme's bias on the scores between all PIDs, minus its mean over the keys that each query sees."""
     pids = torch.arange(len(share), device=share.device)[None]
     bias = counter.bias_at(pids, pids)
     if bias is None:
@@ -162,9 +161,9 @@ def _first_block(counter: Transformer) -> Block:
 def sampled_moments(
     counter: Transformer, task: Task, policy: str, layers: Sequence[int], token_ids: Ids, rows: int, seed: int
 ) -> list[Moments]:
-    """Moments at each of these layers over all pairs of positions in real rows, `rows` of each split.
+    """The moments at each of these layers over all pairs of positions in `rows` random rows of each split.
 
-    Here a score also depends on what else is in the row, so the std holds the variation between contexts too.
+    A score also depends on the rest of the row, so the std includes the variation between contexts.
     """
     shape = counter.cfg.n_heads, len(token_ids), len(token_ids)
     sums = {layer: torch.zeros(3, *shape, dtype=torch.float64, device=token_ids.device) for layer in layers}
@@ -172,7 +171,7 @@ def sampled_moments(
     index[token_ids] = torch.arange(len(token_ids), device=token_ids.device)
     generator = torch.Generator(token_ids.device).manual_seed(seed)
     with torch.inference_mode():
-        for split in SPLITS:
+        for split in MAIN_SPLITS:
             batch = draw_batch(task, policy, counter.cfg.max_position, split, rows, generator)
             for start in range(0, rows, ROWS_AT_ONCE):
                 _accumulate(counter, batch, slice(start, start + ROWS_AT_ONCE), index, sums)
@@ -186,7 +185,7 @@ def _accumulate(
     index: Int[Tensor, "d_vocab"],
     sums: dict[int, Float[Tensor, "three head source target"]],
 ) -> None:
-    """Adds number, sum and sum of squares of some rows' scores at each pair of tokens."""
+    """Adds the number, sum and sum of squares of the scores of some rows to `sums`, by pair of tokens."""
     n_tokens = next(iter(sums.values())).shape[-1]
     which = index[batch.token_ids[part]]
     one_hot = (which[..., None] == torch.arange(n_tokens, device=which.device)).double()
@@ -208,10 +207,11 @@ def _accumulate(
 
 
 def _moments_of_sums(sums: Float[Tensor, "three head source target"]) -> Moments:
+    """Mean and std from the number, sum and sum of squares."""
     number, total, squares = sums
-    mean = total / number  # 0 / 0: a pair that was never seen
+    mean = total / number  # 0 / 0 for a pair that was never seen
     return Moments(_numpy(mean), _numpy((squares / number - mean.square()).clamp(min=0).sqrt()))
 
 
-def _numpy(table: Table) -> Pairs:
+def _numpy(table: PairTable) -> PairArray:
     return table.double().cpu().numpy()

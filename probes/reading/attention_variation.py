@@ -1,9 +1,9 @@
-"""How far positions move attention scores that should go by tokens alone (paper, section 5; appendix E, last figure).
+"""How much attention scores of a pair of tokens vary with their positions (paper, section 5; appendix E, last figure).
 
-For each head and each (source, target) pair of tokens: the std of q·k before the softmax over all PID pairs that the
-two can take. The paper shows these as panels; here they also become one number a layer, the mean std against the
-spread between token pairs: 0 where attention goes by tokens alone, above 1 where positions move a score more than
-the choice of tokens does.
+For each head and each (source, target) pair of tokens: the std of q·k before the softmax, over all PID pairs that the
+two can have. The paper shows these as panels. Here they also become one number per layer, the ratio of the mean std to
+the spread between token pairs: 0 if attention depends on tokens alone, above 1 if a score varies more with positions
+than with tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,34 +25,35 @@ from probes.reading.attention_scores import (
     occurring_pairs,
     sampled_moments,
 )
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
+from probes.sites import check_layer
 from probes.stats import bounds
 from training.tasks import Task
 
-WEIGHTINGS = 2000  # of tokens, for the interval
+WEIGHTINGS = 2000  # random weightings of the tokens, for the interval
 
 
 @dataclass(frozen=True)
 class LayerVariation:
-    """One layer in one number: `ratio` = `mean_std` / `spread`, over the token pairs that rows really hold."""
+    """The variation of one layer: `ratio` = `mean_std` / `spread`, over the token pairs that occur in rows."""
 
     layer: int
-    exact: bool  # over all PID pairs; otherwise sampled, and contexts vary too
+    exact: bool  # computed over all PID pairs; otherwise sampled from rows, so that contexts vary too
     mean_std: float  # mean over heads and token pairs of the std over PIDs
     spread: float  # mean over heads of the std between token pairs of the mean score
-    ratio: float  # NaN where there is only one token pair
+    ratio: float  # NaN if there is only one token pair
     low: float  # 95 % interval of the ratio, bootstrapped over source and target tokens
     high: float
 
 
 @dataclass(frozen=True)
 class AttentionVariation(Result):
-    """Mean and std of scores before the softmax, for each head and token pair, over positions."""
+    """The mean and std over positions of the scores before the softmax, for each head and token pair."""
 
     architecture: str  # positional scheme
     task: str
     tokens: tuple[str, ...]  # sources and targets, in this order
-    occurs: Bool[np.ndarray, "source target"]  # whether a row can hold this pair; panels show all, numbers only these
+    occurs: Bool[np.ndarray, "source target"]  # whether a row can contain this pair; only such pairs are in the numbers
     mean: Float[np.ndarray, "layer head source target"]
     std: Float[np.ndarray, "layer head source target"]
     layers: tuple[LayerVariation, ...]
@@ -60,15 +61,28 @@ class AttentionVariation(Result):
     seed: int
 
     def at(self, layer: int) -> LayerVariation:
-        """One layer's number."""
+        """The variation of one layer."""
         return self.layers[self.index(layer)]
 
     def index(self, layer: int) -> int:
-        """Where a layer is in `mean` and `std`."""
+        """The index of a layer in `mean` and `std`."""
         numbers = [summary.layer for summary in self.layers]
         if layer not in numbers:
             raise CountLensError(f"layer {layer} was not measured: there are {numbers}")
         return numbers.index(layer)
+
+    @property
+    def headline(self) -> Headline:
+        layer = self.layers[0]
+        measure = f"variation over positions / spread between tokens, layer {layer.layer}"
+        if not np.isfinite(layer.ratio):
+            return Headline("one pair of tokens", measure)
+        label = "tokens and positions alike"
+        if layer.high < 1:
+            label = "tokens more than positions"
+        elif layer.low > 1:
+            label = "positions more than tokens"
+        return Headline(label, measure, layer.ratio, layer.low, layer.high)
 
     @property
     def verdict(self) -> Verdict:
@@ -80,7 +94,7 @@ class AttentionVariation(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a layer, head, source and target."""
+        """One line per layer, head, source and target."""
         axes = [[summary.layer for summary in self.layers], range(self.std.shape[1]), self.tokens, self.tokens]
         index = pd.MultiIndex.from_product(axes, names=["layer", "head", "source", "target"])
         occurs = np.broadcast_to(self.occurs, self.std.shape)
@@ -95,20 +109,19 @@ def attention_variation(
     tokens: Sequence[str] | None = None,
     rows: int = 64,
 ) -> AttentionVariation:
-    """Mean and std over positions of every head's scores for every pair of tokens, at one layer or at all.
+    """The mean and std over positions of every head's scores for every pair of tokens, at one layer or at all.
 
-    Layer 0 is exact. At deeper layers a score depends on the whole row before: there `rows` rows of each split are
-    run at the counter's own position policy. `tokens` defaults to those that rows of the task hold.
+    Layer 0 is exact. At deeper layers a score depends on all earlier tokens, so `rows` rows of each split are run with
+    the counter's own position policy. `tokens` are by default those that occur in rows of the task.
     """
     if not isinstance(counter, Transformer):
         raise NotApplicable(f"{type(counter).__name__} has no attention scores: this probe is for transformers")
     task, policy = task_of_counter(counter)
     layers = list(range(counter.cfg.n_layers)) if layer is None else [layer]
-    if not 0 <= layers[-1] < counter.cfg.n_layers:
-        raise CountLensError(f"layer {layer} is outside 0..{counter.cfg.n_layers - 1}: this counter has no such layer")
+    check_layer(counter, layers[-1])
     generator = torch.Generator(counter.device).manual_seed(seed)
     occurring = occurring_pairs(task, counter.cfg.causal, generator)
-    pairs = _chosen(occurring, task, tokens)
+    pairs = _restrict_pairs(occurring, task, tokens)
     deeper = [number for number in layers if number > 0]
     moments = [exact_moments(counter, pairs.ids, occurring.ids)] if layers[0] == 0 else []
     if deeper:
@@ -126,8 +139,8 @@ def attention_variation(
     )
 
 
-def _chosen(pairs: TokenPairs, task: Task, tokens: Sequence[str] | None) -> TokenPairs:
-    """The pairs among these tokens; those that the task's rows do not hold are kept, and never occur."""
+def _restrict_pairs(pairs: TokenPairs, task: Task, tokens: Sequence[str] | None) -> TokenPairs:
+    """The pairs among the given tokens; pairs with a token that is not in the task's rows never occur."""
     if tokens is None:
         return pairs
     if not tokens:
@@ -140,7 +153,7 @@ def _chosen(pairs: TokenPairs, task: Task, tokens: Sequence[str] | None) -> Toke
 
 
 def _summary(layer: int, moments: Moments, occurs: Bool[np.ndarray, "source target"], seed: int) -> LayerVariation:
-    """One layer in one number, with its interval."""
+    """The variation of a layer, from the moments of its scores."""
     nan = float("nan")
     occurs = occurs & np.isfinite(moments.std).all(0)
     if not occurs.any():
@@ -160,12 +173,12 @@ def _interval(
     occurs: Bool[np.ndarray, "source target"],
     seed: int,
 ) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the ratio, for tokens like these.
+    """The bounds of a 95 % bootstrap interval of the ratio, over tokens.
 
     Pairs that share a token are not independent, so tokens are resampled, not pairs: each source and each target
     gets a random weight of mean 1, and a pair the product of the two (Owen and Eckles, arXiv 1106.2125). Resampling
-    narrows the spread and so raises the ratio; what the resamples exceed the estimate by is therefore taken off, on a
-    log scale: with 11 tokens that covers the truth 90 times in 100, plain percentiles 70 times.
+    narrows the spread and so raises the ratio. So the interval is reflected about the estimate on a log scale: with 11
+    tokens it covers the truth 90 times in 100, plain percentiles only 70 times.
     """
     if ratio == 0:
         return 0.0, 0.0
@@ -178,14 +191,15 @@ def _interval(
 def _weighted(
     mean: Float[np.ndarray, "head pair"], std: Float[np.ndarray, "head pair"], weights: Float[np.ndarray, "sample pair"]
 ) -> tuple[Float[np.ndarray, "sample"], Float[np.ndarray, "sample"]]:
-    """The mean std and the std of the means under each set of weights, averaged over heads."""
+    """For each set of weights the mean std and the std of the means, averaged over heads."""
     share = weights / weights.sum(1, keepdims=True)
-    centred = mean - mean.mean(1, keepdims=True)  # or squares cancel
+    centred = mean - mean.mean(1, keepdims=True)  # otherwise squares cancel
     variance = share @ centred.T**2 - (share @ centred.T) ** 2
     return (share @ std.T).mean(1), np.sqrt(variance.clip(min=0)).mean(1)
 
 
 def _layer_sentence(summary: LayerVariation, n_pairs: int) -> str:
+    """The variation of one layer, as part of the verdict."""
     how = f"exact, all {n_pairs:,} PID pairs" if summary.exact else "sampled, contexts included"
     if not np.isfinite(summary.ratio):
         return (
@@ -200,7 +214,7 @@ def _layer_sentence(summary: LayerVariation, n_pairs: int) -> str:
 
 @dataclass(frozen=True)
 class VariationComparison(Result):
-    """The number of one layer of several counters, side by side."""
+    """The variation of one layer in several counters."""
 
     names: tuple[str, ...]
     architectures: tuple[str, ...]
@@ -224,12 +238,12 @@ class VariationComparison(Result):
         )
 
     def _largest(self, first: int) -> str:
-        """Which one is largest; the paper has rope there."""
+        """A sentence that names the counter with the largest ratio and compares it with the paper."""
         what = "as in the paper" if self.architectures[first] == "rope" else "where the paper has rope"
         return f" The largest is {self.names[first]}, {what}."
 
     def _rope_above_ape(self) -> bool | None:
-        """The paper's claim on selective counting, where both are here."""
+        """Whether rope surely varies more than ape, as the paper claims for selective counting; None elsewhere."""
         by_scheme = {
             scheme: [summary for name, summary in zip(self.architectures, self.layers, strict=True) if name == scheme]
             for scheme in ("rope", "ape")
@@ -239,19 +253,18 @@ class VariationComparison(Result):
         return min(summary.low for summary in by_scheme["rope"]) > max(summary.high for summary in by_scheme["ape"])
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a counter."""
+        """One line per counter."""
         named = {"counter": self.names, "architecture": self.architectures, "task": self.tasks}
         return pd.DataFrame(named).join(pd.DataFrame([asdict(summary) for summary in self.layers]))
 
 
 def compare_variation(results: Mapping[str, AttentionVariation], layer: int = 0) -> VariationComparison:
-    """Several counters' numbers at one layer, under the names given."""
+    """The variation at one layer of several counters, given by name."""
     if not results:
         raise CountLensError("nothing to compare: give at least one counter's attention variation")
-    found = list(results.values())
     return VariationComparison(
         names=tuple(results),
-        architectures=tuple(result.architecture for result in found),
-        tasks=tuple(result.task for result in found),
-        layers=tuple(result.at(layer) for result in found),
+        architectures=tuple(result.architecture for result in results.values()),
+        tasks=tuple(result.task for result in results.values()),
+        layers=tuple(result.at(layer) for result in results.values()),
     )

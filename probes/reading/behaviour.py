@@ -1,7 +1,7 @@
-"""What a counter does: accuracy by position and by shift, and what it answers instead of what is right.
+"""How well a counter counts: accuracy by position and by shift, and which wrong answers it gives.
 
-Accuracy at each position has Wilson's interval; totals are bootstrapped over rows. The error as a function of the
-shift puts the same rows at every offset of their position ids, so that only the offset differs.
+Accuracy at each position has Wilson's interval; totals are bootstrapped over rows. Accuracy by shift is measured on the
+same rows at every offset of their position ids, so that only the offset differs.
 """
 
 from dataclasses import dataclass
@@ -10,57 +10,57 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, Shaped
+from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from models.counter import Counter
 from probes.inputs.rows import constant_share, draw_rows
-from probes.result import Result, Verdict, task_of_counter
+from probes.result import PERCENT, Headline, Result, Verdict, task_of_counter
 from probes.stats import RESAMPLES, Interval, bootstrap_mean, wilson
 from training.batches import Batch
 from training.evaluate import predict
 from training.paper.tables import paper_numbers_of
 from training.policies import count_offsets
-from training.tasks import Split, Task
+from training.tasks import MAIN_SPLITS, Split, Task
 
-MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
 GOOD = 95.0  # percent from which on a split counts as mastered
 BROKEN = 90.0  # percent below which a position counts as broken
 SHIFT_ROWS = 6  # rows that are put at every shift
-MAX_SHIFTS = 16  # that are tried, evenly spaced
-MAX_SHIFTS_OF_EQUAL_ROWS = 48  # where rows repeat, each costs little
+MAX_SHIFTS = 16  # evenly spaced
+MAX_SHIFTS_OF_EQUAL_ROWS = 48  # more for tasks whose rows repeat: there are few different ones, so each shift is cheap
 SIGNIFICANT = 0.01
 
 
 @dataclass(frozen=True)
 class PercentAt:
-    """Percent right at each place, NaN where nothing is scored there."""
+    """Percent right at each position or shift; NaN if nothing is scored there."""
 
     at: Int[np.ndarray, "at"]  # positions in the row from 1 on, or shifts from 0 on
     percent: Float[np.ndarray, "at"]
     low: Float[np.ndarray, "at"]  # 95 % interval
     high: Float[np.ndarray, "at"]
-    scored: Int[np.ndarray, "at"]  # tokens
+    scored: Int[np.ndarray, "at"]  # number of scored tokens
 
 
 @dataclass(frozen=True)
 class Behaviour(Result):
-    """How well a counter counts, where it stops, and what it says instead. Dicts are by split."""
+    """How well a counter counts, from which position on it fails, and its wrong answers. Dicts are by split."""
 
     task: str
     trained_up_to: int  # the last position in the row that training scores
     total: dict[str, Interval]  # percent of scored tokens that are right
-    constant: dict[str, float]  # percent that one answer, said everywhere, would get at best
+    constant: dict[str, float]  # percent that the best constant answer would get
     by_position: dict[str, PercentAt]
     answers: tuple[str, ...]  # tokens that occur as a label or as an answer
-    confusion: dict[str, Int[np.ndarray, "right answer"]]  # how often which answer is given where another is right
-    by_shift: dict[str, PercentAt]  # ind and ood; empty where there is no shift
-    shift_p: dict[str, float]  # that accuracy differs as much between shifts by chance; NaN with a single row
+    confusion: dict[str, Int[np.ndarray, "right answer"]]  # how often each answer is given, by right answer
+    by_shift: dict[str, PercentAt]  # ind and ood; empty if rows have no shift
+    shift_p: dict[str, float]  # p-value of the differences between shifts; NaN with a single row
     why_no_shift: str | None
     paper: tuple[float, float] | None  # the paper's best seed, IND and OOD
 
     @property
     def agrees(self) -> bool | None:
-        """Whether IND and OOD are on the same side of success as the paper's; None where it has no such counter."""
+        """Whether IND and OOD both succeed or fail (at 95 %) as in the paper; None if it has no such counter."""
         if self.paper is None:
             return None
         ours = (self.total["ind"].value, self.total["ood"].value)
@@ -68,15 +68,21 @@ class Behaviour(Result):
 
     @property
     def breaks_at(self) -> int | None:
-        """The first position in the row at which accuracy is surely below 90 %; OOD beyond the border."""
+        """The first position at which accuracy is surely below 90 %, IND or OOD; None if there is none."""
         ind, ood = self.by_position["ind"], self.by_position["ood"]
         broken = [*ind.at[ind.high < BROKEN], *ood.at[ood.high < BROKEN]]
         return int(min(broken)) if broken else None
 
     def depends_on_shift(self, split: str) -> bool:
-        """Whether accuracy differs between shifts: beyond chance, or at all where there is only one row to draw."""
+        """Whether accuracy differs between shifts: significantly, or at all if there is only one row."""
         p, percent = self.shift_p[split], self.by_shift[split].percent
         return bool(np.ptp(percent) > 0) if np.isnan(p) else p < SIGNIFICANT
+
+    @property
+    def headline(self) -> Headline:
+        return Headline.of(
+            self.verdict.sentence.partition(":")[0].lower(), "OOD accuracy (%)", self.total["ood"], PERCENT
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -99,7 +105,7 @@ class Behaviour(Result):
             for split, shares in self.by_shift.items()
             if self.depends_on_shift(split)
         ]
-        if ranges and ind.low > self.constant["ind"]:  # else there is nothing that a shift could disturb
+        if ranges and ind.low > self.constant["ind"]:  # otherwise there is no skill that a shift could disturb
             sentence += f"; depends on the shift ({', '.join(ranges)})"
         change = (
             f"IND or OOD on the other side of {GOOD:g} %; another sample of rows would give "
@@ -130,12 +136,12 @@ class Behaviour(Result):
 
 
 def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
-    """Accuracy by position and by shift, and confusions, on freshly drawn rows of each split."""
+    """Accuracy by position and by shift, and confused answers, on `rows` random rows of each split."""
     task, policy = task_of_counter(counter)
     total: dict[str, Interval] = {}
     constant: dict[str, float] = {}
     by_position: dict[str, PercentAt] = {}
-    pairs: dict[str, Int[Tensor, "pair 3"]] = {}  # label, answer, weight
+    pairs: dict[str, Int[np.ndarray, "pair 3"]] = {}  # label, answer, weight
     for split in task.splits:
         batch = draw_rows(counter, task, policy, split, rows, seed)
         answers = predict(counter, batch)
@@ -147,7 +153,8 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
         by_position[split] = _by_position(right, scored, batch.weights)
         if split in MAIN_SPLITS:
             weights = batch.weights[:, None].expand(scored.shape)
-            pairs[split] = torch.stack([batch.label_ids[scored], answers[scored], weights[scored].long()], 1)
+            columns = [batch.label_ids[scored], answers[scored], weights[scored].long()]
+            pairs[split] = torch.stack(columns, 1).cpu().numpy()
     names, confusion = _confusion(task, pairs)
     why_no_shift = _why_no_shift(counter, policy)
     by_shift: dict[str, PercentAt] = {}
@@ -170,8 +177,9 @@ def behaviour(counter: Counter, rows: int = 256, seed: int = 0) -> Behaviour:
 
 
 def _paper(counter: Counter) -> tuple[float, float] | None:
-    found = None if counter.info is None else paper_numbers_of(counter.info)
-    return None if found is None or found.best is None else (found.best.ind, found.best.ood)
+    """IND and OOD of the paper's best seed of such a counter; None if it has none."""
+    numbers = None if counter.info is None else paper_numbers_of(counter.info)
+    return None if numbers is None or numbers.best is None else (numbers.best.ind, numbers.best.ood)
 
 
 def _array(tensor: Shaped[Tensor, "*at"]) -> Float[np.ndarray, "*at"]:
@@ -179,6 +187,7 @@ def _array(tensor: Shaped[Tensor, "*at"]) -> Float[np.ndarray, "*at"]:
 
 
 def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> PercentAt:
+    """Percent right at each position of the row, with Wilson's interval."""
     n_right, n_scored = (_array((which * weights[:, None]).sum(0)) for which in (right, scored))
     share = np.divide(n_right, n_scored, out=np.full_like(n_right, np.nan), where=n_scored > 0)
     low, high = wilson(n_right, n_scored)
@@ -186,19 +195,19 @@ def _by_position(right: Tensor, scored: Tensor, weights: Tensor) -> PercentAt:
 
 
 def _confusion(
-    task: Task, pairs: dict[str, Int[Tensor, "pair 3"]]
+    task: Task, pairs: dict[str, Int[np.ndarray, "pair 3"]]
 ) -> tuple[tuple[str, ...], dict[str, Int[np.ndarray, "right answer"]]]:
-    """The tokens that occur, and how often each was answered where each was right."""
-    ids = torch.cat([found[:, :2].flatten() for found in pairs.values()]).unique()
-    counts = {}
-    for split, found in pairs.items():
-        cell = torch.searchsorted(ids, found[:, :2].contiguous())
-        flat = torch.bincount(cell[:, 0] * len(ids) + cell[:, 1], found[:, 2].double(), minlength=len(ids) ** 2)
-        counts[split] = flat.long().view(len(ids), len(ids)).cpu().numpy()
+    """The tokens that occur as label or answer, and per split how often each was answered for each right one."""
+    ids = np.unique(np.concatenate([of_split[:, :2] for of_split in pairs.values()]))
+    counts = {
+        split: confusion_matrix(labels, answers, labels=ids, sample_weight=weights)
+        for split, (labels, answers, weights) in ((split, of_split.T) for split, of_split in pairs.items())
+    }
     return tuple(task.vocab.decode(ids.tolist())), counts
 
 
 def _why_no_shift(counter: Counter, policy: str) -> str | None:
+    """The reason why accuracy by shift cannot be measured; None if it can."""
     if counter.ignores_positions:
         return "this counter does not see position ids: a shift changes nothing"
     if policy != "shifted":
@@ -207,9 +216,9 @@ def _why_no_shift(counter: Counter, policy: str) -> str | None:
 
 
 def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int) -> tuple[PercentAt, float]:
-    """Accuracy of the same rows at evenly spaced offsets, and the p-value of its differences.
+    """Accuracy of the same rows at evenly spaced shifts, and the p-value of the differences between shifts.
 
-    All of these offsets leave room for the longest row.
+    At each of these shifts the longest row still fits.
     """
     batch = draw_rows(counter, task, policy, split, SHIFT_ROWS, seed, ignore_positions=True)
     n_rows, n_pos = batch.token_ids.shape
@@ -229,15 +238,15 @@ def _by_shift(counter: Counter, task: Task, policy: str, split: Split, seed: int
     right = (predict(counter, everywhere) == everywhere.label_ids).view(len(shifts), n_rows, n_pos) & scored
     counts, weights = _array(scored.sum(1)), _array(batch.weights)
     sums = _array(right.sum(2))
-    found = bootstrap_mean(100 * sums, counts, weights, seed)
+    means = bootstrap_mean(100 * sums, counts, weights, seed)
     n_scored = np.full(len(shifts), int(counts @ weights))
-    return PercentAt(shifts, found.value, found.low, found.high, n_scored), _shift_p(sums, weights, seed)
+    return PercentAt(shifts, means.value, means.low, means.high, n_scored), _shift_p(sums, weights, seed)
 
 
 def _shift_p(right: Float[np.ndarray, "shift row"], weights: Float[np.ndarray, "row"], seed: int) -> float:
-    """How often shifts differ as much when each row's results are dealt out to the shifts at random."""
+    """The p-value of differences between shifts, from permuting each row's results over the shifts."""
     if len(weights) < 2:
         return float("nan")
-    dealt = np.random.default_rng(seed).permuted(np.broadcast_to(right, (RESAMPLES, *right.shape)), axis=1)
-    spread, chance = (right @ weights).var(), (dealt @ weights).var(1)
+    permuted = np.random.default_rng(seed).permuted(np.broadcast_to(right, (RESAMPLES, *right.shape)), axis=1)
+    spread, chance = (right @ weights).var(), (permuted @ weights).var(1)
     return float((1 + (chance >= spread - 1e-9).sum()) / (1 + RESAMPLES))

@@ -1,15 +1,15 @@
 """Does a counter know which token is the first? A linear probe at every site (paper, section 5, appendices D and E).
 
-How well is "I am the first token that is counted" read, and how well the shift (the position id at which the row
-starts), on rows whose shifts the probe has not seen? Causal attention alone gives much of both away, so every number
-stands next to those of untrained counters of the same shape.
+Two things are read: whether a token is the first counted one, and the shift (the position id at which the row starts).
+Both are scored on rows whose shifts the probe was not fitted on. Causal attention alone reveals much of both, so every
+number is shown next to those of untrained counters of the same shape.
 
-Which site tells it best is chosen on one half of the held-out rows and reported on the other. The null of "first" are
-labels shuffled within rows; that of the shift, guesses from a token's own PID that are better as often as worse.
+The best site is chosen on one half of the held-out rows and reported on the other. The null for the first token is
+labels shuffled within rows; the null for the shift is that guesses are no better than those from a token's own PID.
 
-A token's own PID already tells something of the shift, which is never above it: `own_pid` is how much. Only what is
-read beyond that was brought there from the first token. Accuracies below one half are no mistake: a probe that has
-learnt by heart which PIDs came first is misled by unseen shifts.
+A token's own PID already says something about the shift, which is never larger; `own_pid` is how much. Only what is
+read beyond that came from the first token. Accuracies below one half can occur: a probe that memorises which PIDs were
+first is misled by new shifts.
 """
 
 from collections.abc import Sequence
@@ -30,35 +30,34 @@ from probes.reading.linear_probe import (
     balanced_accuracy,
     better_guess_p,
     explained_variance,
-    guesses,
     label_p,
+    predict_numbers,
     right_labels,
     standardised,
 )
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.result import SHARE, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, all_heads, site_activations, sites_of
-from probes.stats import Interval, say_p
+from probes.stats import ALPHA, Interval, say_p
 from training.batches import Batch
 from training.tasks import Task
 
 ROWS = 72
-FITTED, CHOOSING = 1 / 2, 1 / 4  # of the rows; the rest is reported on
+FITTED, CHOOSING = 1 / 2, 1 / 4  # shares of the rows; results are reported on the rest
 LEAST_SHIFTS = 6
-NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right after it, and anywhere
-SAME_PID = 4  # tokens whose PIDs differ by no more are at about the same
+NEXT, ELSEWHERE = 3, 6  # tokens of a row that are read besides its first: right after it, and at random places
+SAME_PID = 4  # tokens whose PIDs differ by at most this have about the same PID
 UNTRAINED = 3  # counters of the same shape with fresh weights
-ALPHA = 0.05
-READ = 0.95  # balanced accuracy of a token that is recognised, to within this much
-FITS = 90.0  # percent IND from which on a counter has learnt its task
+READ = 0.95  # balanced accuracy from which on the first token counts as recognised
+FITS = 90.0  # percent IND from which on a counter counts as trained
 
 
 @dataclass(frozen=True)
 class Reading(Interval):
-    """How well something is read on the rows that are reported, and from counters with fresh weights."""
+    """How well a probe reads something on the reported rows, and how well it does in untrained counters."""
 
-    choosing: float  # on the rows by which the best site is chosen
-    p: float  # how often chance reads as much
-    untrained: tuple[float, ...]
+    choosing: float  # the score on the rows on which the best site is chosen
+    p: float  # of the null
+    untrained: tuple[float, ...]  # the score in each untrained counter
 
     @property
     def learnt(self) -> bool:
@@ -66,42 +65,44 @@ class Reading(Interval):
         return self.low > max(self.untrained)
 
     def say(self, form: str) -> str:
-        """The value next to the untrained ones."""
-        value, low, high, theirs = (
-            format(number, form) for number in (self.value, self.low, self.high, max(self.untrained))
-        )
-        return f"{value} ({low} to {high}), {say_p(self.p)}, untrained up to {theirs}" + ": not learnt" * (
-            not self.learnt
-        )
+        """The score with its interval, p-value and the best untrained score, as text."""
+        numbers = f"{self:{form}}, {say_p(self.p)}, untrained up to {max(self.untrained):{form}}"
+        return numbers + ": not learnt" * (not self.learnt)
 
 
 @dataclass(frozen=True)
 class SiteReadings:
-    """What linear probes read at one site."""
+    """How well linear probes read the first token and the shift at one site."""
 
     site: Site
-    first: Reading  # "I am the first token": balanced accuracy
-    shift: Reading  # R²; chance is what a token's own PID tells
+    first: Reading  # balanced accuracy of "is the first token"
+    shift: Reading  # R² of the shift; its null is the guess from a token's own PID
 
 
 @dataclass(frozen=True)
 class FirstToken(Result):
-    """What linear probes read at every site."""
+    """How well linear probes read the first token and the shift at every site."""
 
     own_pid: float  # R² of the shift from a token's own PID alone
     sites: tuple[SiteReadings, ...]
-    ignores_positions: bool  # so the shift cannot be known
-    claim: bool | None  # whether, as the paper says, such a counter recognises its first token
+    ignores_positions: bool  # then the shift cannot be read
+    claim: bool | None  # whether the paper says that such a counter recognises its first token; None if it says nothing
 
     @property
     def best_first(self) -> SiteReadings:
-        """The site that tells the first token best, by rows other than those that are reported."""
+        """The site that reads the first token best on the rows for choosing."""
         return max(self.sites, key=lambda site: site.first.choosing)
 
     @property
     def best_shift(self) -> SiteReadings:
-        """The site that tells the shift best, by rows other than those that are reported."""
+        """The site that reads the shift best on the rows for choosing."""
         return max(self.sites, key=lambda site: site.shift.choosing)
+
+    @property
+    def headline(self) -> Headline:
+        best = self.best_first.first
+        label = "first token read" if best.value >= READ else "first token not read"
+        return Headline.of(label, "balanced accuracy at the best site", best, SHARE)
 
     @property
     def verdict(self) -> Verdict:
@@ -115,12 +116,13 @@ class FirstToken(Result):
         )
 
     def _agrees(self) -> bool | None:
-        """The paper: the first token is recognised, or not at all. None where it is read, but not reliably."""
+        """Whether recognition is as the paper claims; None without a claim, or if it is neither absent nor reliable."""
         best = self.best_first.first
         recognised = False if best.p > ALPHA else True if best.high >= READ else None
         return None if self.claim is None or recognised is None else recognised == self.claim
 
     def _shift(self) -> str:
+        """How well the shift is read, as part of the verdict."""
         if self.ignores_positions:
             return "the shift cannot be read: position ids are ignored"
         best = self.best_shift
@@ -131,9 +133,9 @@ class FirstToken(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a site and quantity."""
+        """One line per site and quantity (first, shift)."""
         lines = [
-            {"site": at.site.label, "kind": at.site.kind, "layer": at.site.layer, "head": at.site.head}
+            at.site.columns
             | {"quantity": quantity, "value": reading.value, "low": reading.low, "high": reading.high}
             | {"choosing": reading.choosing, "p": reading.p}
             | {"untrained_mean": np.mean(reading.untrained), "untrained_max": max(reading.untrained)}
@@ -145,24 +147,24 @@ class FirstToken(Result):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of shifted rows that a probe learns from or is scored on."""
+    """Tokens of shifted rows, for fitting probes, choosing the best site, and reporting."""
 
     batch: Batch
-    rows: Int[np.ndarray, "token"]  # which row of the batch
-    columns: Int[np.ndarray, "token"]  # where in it
+    rows: Int[np.ndarray, "token"]  # index of the token's row in the batch
+    columns: Int[np.ndarray, "token"]  # index of the token in its row
     first: Bool[np.ndarray, "token"]
     shifts: Float[np.ndarray, "token"]
     fitted: Bool[np.ndarray, "token"]
-    choosing: Bool[np.ndarray, "token"]  # held out, to choose the best site by
+    choosing: Bool[np.ndarray, "token"]  # held out, for choosing the best site
 
     @property
     def reported(self) -> Bool[np.ndarray, "token"]:
-        """Held out, to report on."""
+        """True at held-out tokens that results are reported on."""
         return ~self.fitted & ~self.choosing
 
 
 def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | None = None) -> FirstToken:
-    """How well the first token and the shift are read, at every layer's sites or at these."""
+    """How well linear probes read the first token and the shift, at the given sites or at all."""
     task, _ = task_of_counter(counter)
     tokens = shifted_tokens(counter, task, seed)
     chosen = list(all_heads(sites_of(counter)) if sites is None else sites)
@@ -170,13 +172,13 @@ def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | N
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
     seeds = range(seed, seed + UNTRAINED)
     untrained = [build_counter(counter.cfg, torch.Generator().manual_seed(number)) for number in seeds]
-    mine = read_sites(counter, tokens, chosen, seed)
+    trained = read_sites(counter, tokens, chosen, seed)
     others = [read_sites(other.to(counter.device), tokens, chosen, seed) for other in untrained]
     readings = tuple(
         SiteReadings(
             site,
             *(
-                replace(mine[site][which], untrained=tuple(other[site][which].value for other in others))
+                replace(trained[site][which], untrained=tuple(other[site][which].value for other in others))
                 for which in range(2)
             ),
         )
@@ -185,11 +187,11 @@ def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | N
     own_pid = explained_variance(
         own_pid_guess(tokens)[tokens.reported], *_reported_shifts(tokens), tokens.rows[tokens.reported]
     )
-    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claim(counter, task))
+    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claims_recognition(counter, task))
 
 
 def first_token_score(counter: Counter, seed: int = 0) -> float:
-    """How well the first token is read from the output of the block that other rows say tells it best; for curves."""
+    """The balanced accuracy of the first token at the best block output (chosen on other rows); quick, for curves."""
     task, _ = task_of_counter(counter)
     tokens = shifted_tokens(counter, task, seed)
     activations = _token_activations(counter, tokens, sites_of(counter, ["resid_post"]))
@@ -201,9 +203,10 @@ def first_token_score(counter: Counter, seed: int = 0) -> float:
 
 
 def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
-    """The first counted token of rows at many shifts, and some others of each row; a third of the shifts is held out.
+    """Tokens of rows at many shifts: the first counted one and some others of each row.
 
-    Whatever policy it was trained with, rows have contiguous PIDs here, so that there is a shift.
+    The rows have contiguous PIDs whatever the policy of training was, so that each has a shift. Half of the rows are
+    fitted, a quarter is for choosing the best site, and a quarter is reported.
     """
     generator = torch.Generator(counter.device).manual_seed(seed)
     chooser = np.random.default_rng(seed)
@@ -234,7 +237,7 @@ def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
 def _chosen_columns(
     inside: Bool[np.ndarray, "row pos"], first: int, chooser: np.random.Generator
 ) -> Bool[np.ndarray, "row pos"]:
-    """The first counted column of every row, those right after it, and a few others."""
+    """True at the first counted column of every row, at those right after it, and at a few random others."""
     order = chooser.random(inside.shape)
     order[:, first : first + 1 + NEXT] = -1
     order[:, :first] = 2
@@ -246,7 +249,7 @@ def _chosen_columns(
 def read_sites(
     counter: Counter, tokens: Tokens, sites: Sequence[Site], seed: int
 ) -> dict[Site, tuple[Reading, Reading]]:
-    """Balanced accuracy of "first" and R² of the shift at each site; untrained counters are still to be added."""
+    """The readings of first token and shift at each site; their `untrained` is still empty."""
     own = own_pid_guess(tokens)
     return {
         site: (_read_first(features, tokens, seed), _read_shift(features, tokens, own, seed))
@@ -258,19 +261,20 @@ def read_sites(
 def _token_activations(
     counter: Counter, tokens: Tokens, sites: Sequence[Site]
 ) -> dict[Site, Float[np.ndarray, "token _"]]:
-    """What a counter has at each of the tokens."""
+    """The activations of a counter at each of the tokens, by site."""
     mask = None if counter.cfg.causal else tokens.batch.attention_mask
     activations = site_activations(counter, tokens.batch.token_ids, tokens.batch.position_ids, sites, mask)
     return {site: x[tokens.rows, tokens.columns] for site, x in activations.items()}
 
 
 def _read_first(features: Features, tokens: Tokens, seed: int) -> Reading:
+    """How well a logistic regression reads whether a token is the first."""
     right = right_labels(features, tokens.first, tokens.fitted)
     at = tokens.reported
     there = None if right is None else right[at]
-    found = balanced_accuracy(there, tokens.first[at], tokens.rows[at], seed)
+    accuracy = balanced_accuracy(there, tokens.first[at], tokens.rows[at], seed)
     p = label_p(there, tokens.first[at], tokens.rows[at], seed)
-    return Reading(found.value, found.low, found.high, _accuracy(right, tokens, tokens.choosing), p, ())
+    return Reading(accuracy.value, accuracy.low, accuracy.high, _accuracy(right, tokens, tokens.choosing), p, ())
 
 
 def _accuracy(right: TokenMask | None, tokens: Tokens, at: TokenMask) -> float:
@@ -282,30 +286,34 @@ def _accuracy(right: TokenMask | None, tokens: Tokens, at: TokenMask) -> float:
 
 
 def _read_shift(features: Features, tokens: Tokens, own: Float[np.ndarray, "token"], seed: int) -> Reading:
-    guess = guesses(features, tokens.shifts, tokens.rows, tokens.fitted)
+    """How well a ridge regression reads the shift; `own` are the guesses from a token's own PID."""
+    guess = predict_numbers(features, tokens.shifts, tokens.rows, tokens.fitted)
     at, choosing = tokens.reported, tokens.choosing
     shifts, middle = _reported_shifts(tokens)
-    found = explained_variance(guess[at], shifts, middle, tokens.rows[at], seed)
+    r2 = explained_variance(guess[at], shifts, middle, tokens.rows[at], seed)
     missed, spread = ((tokens.shifts[choosing] - other) ** 2 for other in (guess[choosing], middle))
     p = better_guess_p(guess[at], own[at], shifts, tokens.rows[at], seed)
-    return Reading(found.value, found.low, found.high, float(1 - missed.sum() / spread.sum()), p, ())
+    return Reading(r2.value, r2.low, r2.high, float(1 - missed.sum() / spread.sum()), p, ())
 
 
 def _reported_shifts(tokens: Tokens) -> tuple[Float[np.ndarray, "token"], float]:
-    """The shifts that are reported on, and the mean of those that were fitted."""
+    """The shifts of the reported tokens, and the mean shift of the fitted ones."""
     return tokens.shifts[tokens.reported], float(tokens.shifts[tokens.fitted].mean())
 
 
 def own_pid_guess(tokens: Tokens) -> Float[np.ndarray, "token"]:
-    """The shift as a token's own PID tells it: the mean shift of fitted tokens at about the same PID."""
+    """The shift as guessed from a token's own PID: the mean shift of fitted tokens at about the same PID."""
     own, fitted, shifts = tokens.shifts + tokens.columns, tokens.fitted, tokens.shifts
     near = np.abs(own[:, None] - own[fitted]) <= SAME_PID
     return np.where(near.any(1), near @ shifts[fitted] / np.maximum(near.sum(1), 1), shifts[fitted].mean())
 
 
-def paper_claim(counter: Counter, task: Task) -> bool | None:
-    """What the paper says of rows without a prefix: equal tokens are told apart where the scheme adds something for
-    each position, different ones by the causal mask alone. None where it says nothing or the task was not learnt."""
+def paper_claims_recognition(counter: Counter, task: Task) -> bool | None:
+    """Whether the paper says that such a counter recognises its first token.
+
+    It says so of rows without a prefix: equal tokens are told apart if the scheme adds something at each position,
+    different ones by the causal mask alone. None if it says nothing, or if the counter has not learnt its task.
+    """
     scheme = getattr(counter.cfg, "position", None)
     if scheme is None or task.prefix or counter.info is None:
         return None

@@ -1,12 +1,12 @@
-"""Does a period last over the whole row, or die out? Clusters of distant parts of a row, compared.
+"""Does a period last over the whole row, or does it fade? Clusters of distant parts of the row are compared.
 
-The row is cut into six parts. Of each, the means of the positions that are equal modulo m are its clusters, and two
-parts agree as far as their clusters do, in place and in size (Lin's concordance, 1 where they coincide, 0 where they
-have nothing in common). A period agrees half a row apart as well as between neighbours. A damped oscillator, a period
-that stops, one whose phase drifts and one whose clusters change in the middle agree between neighbours only.
+The row is cut into six parts. The clusters of a part are the means of its positions that are equal modulo m. Two parts
+agree if their clusters have the same places and sizes (Lin's concordance: 1 if they coincide, 0 if they are unrelated).
+A lasting period agrees half a row apart as well as between neighbouring parts. A damped oscillator, a period that
+stops, one whose phase drifts and one whose clusters change in the middle agree between neighbouring parts only.
 
-`share` is what is left, half a row apart, of the agreement between neighbours: 1 for a period, about 0 for the others.
-Its interval is the jackknife's, one part left out at a time.
+`share` is the agreement half a row apart, divided by that between neighbouring parts: 1 for a lasting period, about 0
+for the others. Its interval is a jackknife's, with one part left out at a time.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from probes.stats import Interval, jackknife
 
 PARTS = 6
-LEAST_LEFT = 0.5  # a period lasts where surely more than this share of the agreement is left half a row apart
+LEAST_LEFT = 0.5  # a period lasts if surely more than this share of the agreement is left half a row apart
 
 Parts = Float[np.ndarray, "part residue d"]
 
@@ -27,15 +27,15 @@ Parts = Float[np.ndarray, "part residue d"]
 class Lasting:
     """How much of a period is left half a row apart."""
 
-    share: Interval  # of the agreement between neighbouring parts; it may be below 0 or above 1
-    surely: bool  # whether that is surely more than LEAST_LEFT
+    share: Interval  # of the agreement between neighbouring parts; can be below 0 or above 1
+    surely: bool  # whether the share is surely above LEAST_LEFT
 
 
-def lasting(x: Float[np.ndarray, "pos d"], modulus: int) -> Lasting:
-    """How much of the clusters by position modulo m lasts; x is without drift and holds a round of m in each part."""
+def measure_lasting(x: Float[np.ndarray, "pos d"], modulus: int) -> Lasting:
+    """How much of the clusters by position modulo m lasts. x has no drift, and at least one round of m in each part."""
     clusters = part_clusters(x, modulus)
     size = (clusters**2).sum((1, 2))
-    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0: parts in which nothing varies
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 in parts without variation
         agreement = np.nan_to_num(2 * np.einsum("imd,jmd->ij", clusters, clusters) / np.add.outer(size, size))
     distance = np.abs(np.subtract.outer(np.arange(PARTS), np.arange(PARTS)))
 
@@ -50,7 +50,7 @@ def lasting(x: Float[np.ndarray, "pos d"], modulus: int) -> Lasting:
 
 
 def part_clusters(x: Float[np.ndarray, "pos d"], modulus: int) -> Parts:
-    """The mean of each residue in each part of the row."""
+    """The mean activation of each residue modulo m, in each part of the row."""
     edges = np.linspace(0, len(x), PARTS + 1).astype(int)
     residues = np.arange(len(x)) % modulus
     clusters = np.zeros((PARTS, modulus, x.shape[1]))

@@ -1,6 +1,7 @@
-"""How well a linear probe reads something off activations, on rows that it has not seen.
+"""Linear probes of activations, scored on rows that they were not fitted on.
 
-Tokens of a row are alike, so rows and not tokens are held out, resampled, and split for choosing the ridge's penalty.
+The tokens of a row are not independent. So whole rows are held out, resampled, and set aside for choosing the ridge's
+penalty.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from probes.reading.pca import ROUNDING, pca_for
 from probes.stats import Interval, bootstrap
 
-WIDEST = 64  # principal components that a probe gets of a wider site
+WIDEST = 64  # a wider site is reduced to so many principal components
 PENALTIES = np.logspace(-1, 6, 15)
-SHUFFLES = 999  # of the null
+SHUFFLES = 999  # of labels, for a null distribution
 
 Features = Float[np.ndarray, "token d"]
 Numbers = Float[np.ndarray, "token"]
@@ -26,7 +27,7 @@ Counts = Float[np.ndarray, "class row"]
 
 
 def standardised(x: Features, fitted: TokenMask) -> Float[np.ndarray, "token _"]:
-    """Columns of mean 0 and spread 1 over the fitted tokens, WIDEST at the most; those that only round are 0."""
+    """The features with mean 0 and std 1 over the fitted tokens, at most WIDEST columns; constant columns become 0."""
     x = x.astype(np.float64)
     least = ROUNDING * np.sqrt((x[fitted] ** 2).mean())
     centred = x - x[fitted].mean(0)
@@ -37,7 +38,7 @@ def standardised(x: Features, fitted: TokenMask) -> Float[np.ndarray, "token _"]
 
 
 def right_labels(x: Features, labels: TokenMask, fitted: TokenMask) -> TokenMask | None:
-    """Which tokens a logistic regression of the fitted ones gets right; None without anything to go by."""
+    """True at tokens that a logistic regression on the fitted ones classifies right; None if all features are 0."""
     if not x.any():
         return None
     classifier = LogisticRegression(class_weight="balanced", solver="newton-cholesky", max_iter=30, tol=1e-3)
@@ -46,10 +47,10 @@ def right_labels(x: Features, labels: TokenMask, fitted: TokenMask) -> TokenMask
 
 
 def balanced_accuracy(right: TokenMask | None, labels: TokenMask, rows: RowNumbers, seed: int = 0) -> Interval:
-    """Mean share of right answers over both classes, 0.5 without anything to go by; of the tokens given.
+    """The mean over both classes of the share of right answers; 0.5 if `right` is None.
 
-    Its interval comes from drawing rows again, and with them one row that is right throughout and one that is wrong
-    throughout: so it has a width where all rows are alike.
+    Its interval comes from resampling rows, together with one row that is all right and one that is all wrong, so that
+    it has a width even if all rows are equal.
     """
     if right is None:
         return Interval(0.5, 0.5, 0.5)
@@ -68,27 +69,27 @@ def balanced_accuracy(right: TokenMask | None, labels: TokenMask, rows: RowNumbe
 
 
 def label_p(right: TokenMask | None, labels: TokenMask, rows: RowNumbers, seed: int = 0) -> float:
-    """How often labels that are shuffled within each row agree as well with what was predicted."""
+    """The p-value of a balanced accuracy: how often labels shuffled within rows agree as well with the predictions."""
     if right is None:
         return 1.0
-    said = right == labels  # True where the probe says "first"
-    observed = _hit_rates(said, labels[None])[0]
+    predicted = right == labels  # True at tokens that the probe calls first
+    observed = _hit_rates(predicted, labels[None])[0]
     order = np.random.default_rng(seed).random((SHUFFLES, len(rows)))
     shuffled = np.empty((SHUFFLES, len(rows)), dtype=bool)
     for row in np.unique(rows):
         at = np.flatnonzero(rows == row)
         shuffled[:, at] = labels[at][order[:, at].argsort(1)]
-    return float((1 + (_hit_rates(said, shuffled) >= observed - 1e-9).sum()) / (1 + SHUFFLES))
+    return float((1 + (_hit_rates(predicted, shuffled) >= observed - 1e-9).sum()) / (1 + SHUFFLES))
 
 
-def _hit_rates(said: TokenMask, labels: Bool[np.ndarray, "sample token"]) -> Float[np.ndarray, "sample"]:
-    """Balanced accuracy of the same predictions against many sets of labels."""
+def _hit_rates(predicted: TokenMask, labels: Bool[np.ndarray, "sample token"]) -> Float[np.ndarray, "sample"]:
+    """The balanced accuracy of the same predictions for each of many sets of labels."""
     first = labels.astype(float)
-    return (first @ said / first.sum(1) + (1 - first) @ ~said / (1 - first).sum(1)) / 2
+    return (first @ predicted / first.sum(1) + (1 - first) @ ~predicted / (1 - first).sum(1)) / 2
 
 
-def guesses(x: Features, target: Numbers, rows: RowNumbers, fitted: TokenMask) -> Numbers:
-    """Predictions of a ridge regression, whose penalty is chosen on a third of the fitted rows."""
+def predict_numbers(x: Features, target: Numbers, rows: RowNumbers, fitted: TokenMask) -> Numbers:
+    """Predictions of a ridge regression for all tokens; the mean of the fitted targets if all features are 0."""
     middle = target[fitted].mean()
     return middle + (ridge(x, target - middle, rows, fitted) if x.any() else 0 * target)
 
@@ -100,7 +101,7 @@ def explained_variance(
     rows: RowNumbers,
     seed: int = 0,
 ) -> Interval:
-    """R² of guesses, against always guessing the middle; of the tokens given."""
+    """R² of the guesses, relative to always guessing `middle`, with an interval over rows."""
     missed, spread = (target - guess) ** 2, (target - middle) ** 2
     return _over_rows(lambda weights: 1 - weights @ missed / (weights @ spread), rows, seed)
 
@@ -112,7 +113,7 @@ def better_guess_p(
     rows: RowNumbers,
     seed: int = 0,
 ) -> float:
-    """How often guesses would seem to miss by less than others, were each row as likely to go either way."""
+    """The p-value that guesses have smaller squared errors than others, by flipping the signs of the rows' gains."""
     _, index = np.unique(rows, return_inverse=True)
     gains = np.bincount(index, (target - other) ** 2 - (target - guess) ** 2)
     signs = np.random.default_rng(seed).choice([-1, 1], size=(SHUFFLES, len(gains)))
@@ -121,23 +122,23 @@ def better_guess_p(
 
 
 def ridge(x: Features, target: Numbers, rows: RowNumbers, fitted: TokenMask) -> Numbers:
-    """Predictions of a ridge regression for all tokens."""
+    """Predictions of a ridge regression for all tokens; its penalty is chosen on a third of the fitted rows."""
     choosing = fitted & np.isin(rows, np.unique(rows[fitted])[::3])
     errors = ((_ridges(x, target, fitted & ~choosing)[choosing] - target[choosing, None]) ** 2).sum(0)
     return _ridges(x, target, fitted)[:, errors.argmin()]
 
 
 def _ridges(x: Features, target: Numbers, fitted: TokenMask) -> Float[np.ndarray, "token penalty"]:
-    """Predictions for all tokens with each penalty, from one decomposition."""
+    """Predictions for all tokens with each penalty, from one eigendecomposition."""
     squares, axes = np.linalg.eigh(x[fitted].T @ x[fitted])
-    turned = axes.T @ (x[fitted].T @ target[fitted])
-    return x @ axes @ (turned[:, None] / (np.maximum(squares, 0)[:, None] + PENALTIES))
+    rotated = axes.T @ (x[fitted].T @ target[fitted])
+    return x @ axes @ (rotated[:, None] / (np.maximum(squares, 0)[:, None] + PENALTIES))
 
 
 def _over_rows(
     statistic: Callable[[TokenWeights], Float[np.ndarray, "sample"]], rows: RowNumbers, seed: int
 ) -> Interval:
-    """A statistic of weighted tokens, and what it lies between when their rows are drawn again."""
+    """A statistic of weighted tokens with an interval from resampling their rows."""
     names, index = np.unique(rows, return_inverse=True)
-    (found,) = bootstrap(lambda weights: statistic(weights[:, index])[None], np.ones(len(names)), seed)
-    return found
+    (interval,) = bootstrap(lambda weights: statistic(weights[:, index])[None], np.ones(len(names)), seed)
+    return interval

@@ -1,20 +1,20 @@
 """Do equal tokens cluster by their position id modulo m? (paper, section 5 and appendix D)
 
-The paper feeds one row of equal tokens at PIDs 0..127 and shows the first two principal components of what a counter
-computes there, coloured by PID mod 10. This gives the same pictures for every site, and for each a test of every
-modulus from 2 to 20 (`reading.periods`). p-values are corrected over moduli at each site, and over sites by Benjamini
-and Hochberg. A recurrent counter ignores position ids: for it, the PID is the position in the row.
+The paper runs counters on one row of equal tokens at PIDs 0..127 and shows the first two principal components of their
+activations, coloured by PID mod 10. This probe makes the same pictures for every site and tests every modulus from 2
+to 20 (`reading.periods`). p-values are corrected over moduli at each site, and over sites by Benjamini and Hochberg.
+A recurrent counter ignores position ids: for it, the PID is the position in the row.
 
-The score leaves drift aside. A period that is small beside a drift makes a spiral staircase rather than clusters, as in
-an LSTM's cell states: `visible` is the share of all variance, drift included, that lies between the clusters.
+The score ignores drift. A period that is small relative to a drift makes a spiral staircase rather than clusters, as in
+an LSTM's cell states: `visible` is the share of all variance, drift included, between the clusters.
 
-In a row that begins at PID 0 the PID modulo 10 is the answer, too. So where a counter has both, every site is also read
-over many shifts (`reading.pid_or_answer`), and the verdict counts sites by the variable that they hold.
+In a row that begins at PID 0, PID and answer are equal modulo 10. So if a counter has both, every site is also tested
+over many shifts (`reading.pid_or_answer`), and the verdict counts sites by the variable that they follow.
 
-A period that is not sure to last over the whole row is counted apart, as one that may fade (`reading.lasting`).
+A period that does not surely last over the whole row is counted separately, as one that may fade (`reading.lasting`).
 
 Tokens that a task puts first (bos, a start number) come first here too, at the PIDs before. The row's first token is
-drawn but not tested: a counter that recognises it keeps it apart.
+drawn but not tested, because a counter that recognises it gives it an activation of its own.
 """
 
 from collections import Counter as Tally
@@ -29,11 +29,10 @@ from scipy.stats import false_discovery_control
 
 from models.counter import Counter
 from models.errors import CountLensError
-from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, first_tested
+from probes.inputs.equal_tokens import contiguous_pids, equal_token_activations, n_untested
 from probes.reading.lasting import LEAST_LEFT
 from probes.reading.pca import principal_components
 from probes.reading.periods import (
-    ALPHA,
     LEAST_ROUNDS,
     PERMUTATIONS,
     USUAL_MODULUS,
@@ -43,63 +42,71 @@ from probes.reading.periods import (
     find_period,
 )
 from probes.reading.pid_or_answer import Separation, pid_or_answer
-from probes.reading.site_periods import SitePeriods, by_variable, count_sites, name_columns, say_fading
-from probes.result import NotApplicable, Result, Verdict, task_of_counter
+from probes.reading.site_periods import SitePeriods, count_sites, say_by_variable, say_fading
+from probes.result import Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.sites import Site, sites_of
-from probes.stats import say_p
+from probes.stats import ALPHA, say_p
 from training.tasks import Task
 
 GENERALISES = 90.0  # percent OOD
-# What the paper's figure shows, of two-layer counters: a layer's output, the next one's queries and MLP.
+# The sites in the paper's figure of two-layer counters: a layer's output, the next layer's queries and MLP.
 PAPER_SITES = (Site("resid_post", 0), Site("q", 1), Site("mlp_post", 1))
-PAPER_CLAIMS = {"ape": True, "sine": True, "spe": False}  # by scheme: clusters by PID mod 10
+PAPER_CLAIMS = {"ape": True, "sine": True, "spe": False}  # by scheme, whether there are clusters by PID mod 10
 
 
 @dataclass(frozen=True)
 class ModPca(Result):
-    """Principal components and periods at every site."""
+    """The principal components and the period at every site."""
 
-    pids: Int[np.ndarray, "pos"]  # of the equal tokens
-    token: str  # which they are
-    expected: int | None  # the task's base, where it has one
+    pids: Int[np.ndarray, "pos"]  # of the equal tokens, in order
+    token: str  # the token that is repeated
+    expected: int | None  # the task's base; None if it has none
     sites: tuple[SitePeriods, ...]
-    claim: bool | None  # whether the paper sees clusters by PID mod 10 in such a counter; None: it does not say
+    claim: bool | None  # whether the paper sees clusters by PID mod 10 in such a counter; None if it says nothing
 
     def at(self, site: Site) -> SitePeriods:
-        """What was found at one site."""
-        for found in self.sites:
-            if found.site == site:
-                return found
-        raise CountLensError(f"{site.label} was not looked at: {', '.join(found.site.label for found in self.sites)}")
+        """The principal components and the period of one site."""
+        for periods in self.sites:
+            if periods.site == site:
+                return periods
+        labels = ", ".join(periods.site.label for periods in self.sites)
+        raise CountLensError(f"{site.label} was not looked at: {labels}")
 
     @property
     def clearest(self) -> SitePeriods:
-        """The site with the highest score among those with a period, or among all where there is none."""
+        """The site with the highest score among those with a period, else with a fading period, else among all."""
         return max(self.sites, key=lambda site: (site.period is not None, site.fading is not None, site.score))
 
     @property
+    def headline(self) -> Headline:
+        period = self.clearest.period
+        label = "no period" if period is None else f"period {period}"
+        return Headline(label, "cluster score at the clearest site", self.clearest.score)
+
+    @property
     def verdict(self) -> Verdict:
-        found = [site for site in self.sites if site.period is not None]
+        periodic = [site for site in self.sites if site.period is not None]
         fading = [site for site in self.sites if site.fading is not None]
-        if not found and not fading:
+        if not periodic and not fading:
             return Verdict(self._nothing(), _WOULD_FIND, self._agrees())
-        parts = [self._periods(found)] if found else [f"no lasting period at any of {len(self.sites)} sites"]
+        parts = [self._periods(periodic)] if periodic else [f"no lasting period at any of {len(self.sites)} sites"]
         if fading:
             parts.append(say_fading(fading))
         return Verdict("; ".join(parts), _WOULD_LOSE, self._agrees())
 
-    def _periods(self, found: Sequence[SitePeriods]) -> str:
-        """The most frequent period, by the variable that its sites hold, and the others."""
-        ((period, _),) = Tally(site.period for site in found).most_common(1)
-        of_period = [site for site in found if site.period == period]
-        others = [site for site in found if site.period != period]
-        sentence = f"period {period} at {len(of_period)} of {len(self.sites)} sites, {by_variable(of_period)}"
+    def _periods(self, periodic: Sequence[SitePeriods]) -> str:
+        """Part of the verdict: the most frequent period, by the variable that its sites follow, and other periods."""
+        ((period, _),) = Tally(site.period for site in periodic).most_common(1)
+        of_period = [site for site in periodic if site.period == period]
+        others = [site for site in periodic if site.period != period]
+        sentence = f"period {period} at {len(of_period)} of {len(self.sites)} sites, {say_by_variable(of_period)}"
         if others:
             moduli = sorted({site.period for site in others if site.period is not None})
             sentence += f"; elsewhere {', '.join(map(str, moduli))} ({count_sites(others)})"
         return sentence
 
     def _nothing(self) -> str:
+        """The verdict if there is no period at any site."""
         low, high = self.sites[0].periods.moduli[0], self.sites[0].periods.moduli[-1]
         nearest = min(self.sites, key=lambda site: site.p)
         if not any(site.periods.varies for site in self.sites):
@@ -111,47 +118,41 @@ class ModPca(Result):
         )
 
     def _agrees(self) -> bool | None:
-        """Whether the paper's pictures come out: clear clusters by PID mod 10 at its sites, or none at any.
+        """Whether there are clear clusters by PID mod 10 at all of the paper's sites, or at none, as the paper claims.
 
-        None where its sites were not looked at, or where intervals leave open whether clusters are clear.
+        None without a claim, if its sites were not looked at, or if intervals leave it open.
         """
-        seen = [self._clear_tens(wanted) for wanted in PAPER_SITES]
-        if self.claim is None or "not looked at" in seen:
+        heads = [[at for at in self.sites if Site(at.site.kind, at.site.layer) == site] for site in PAPER_SITES]
+        if self.claim is None or not all(heads):
             return None
-        if (not self.claim) in seen:
+        by_site = [[at.clear(USUAL_MODULUS) for at in of_site] for of_site in heads]
+        clear = [True if True in of_site else None if None in of_site else False for of_site in by_site]
+        if (not self.claim) in clear:
             return False
-        return None if None in seen else True
-
-    def _clear_tens(self, wanted: Site) -> bool | str | None:
-        """Whether some head of this site, or the site itself, has clear clusters."""
-        there = [site for site in self.sites if (site.site.kind, site.site.layer) == (wanted.kind, wanted.layer)]
-        clear = [site.clear(USUAL_MODULUS) for site in there]
-        if not there:
-            return "not looked at"
-        return True if True in clear else None if None in clear else False
+        return None if None in clear else True
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a site and modulus; what is said of the site as a whole is the same on all lines of it."""
+        """One line per site and modulus; columns about the whole site are repeated on all of its lines."""
         frames = []
-        for found in self.sites:
+        for at in self.sites:
             columns = {
-                "modulus": found.periods.moduli,
-                "score": found.periods.scores,
-                "null95": found.periods.null95,
-                "p_alone": found.periods.p_alone,
-                "p": found.periods.p,
+                "modulus": at.periods.moduli,
+                "score": at.periods.scores,
+                "null95": at.periods.null95,
+                "p_alone": at.periods.p_alone,
+                "p": at.periods.p,
             }
-            whole = {"q_site": found.q, "period": found.period, "fading": found.fading}
-            frames.append(pd.DataFrame(name_columns(found.site) | columns | whole | found.numbers()))
+            whole = {"q_site": at.q, "period": at.period, "fading": at.fading}
+            frames.append(pd.DataFrame(at.site.columns | columns | whole | at.numbers()))
         frame = pd.concat(frames, ignore_index=True)
         return frame.astype({"layer": "Int64", "head": "Int64", "period": "Int64", "fading": "Int64"})
 
     def coordinates_frame(self) -> pd.DataFrame:
-        """One line a site and position: where it lies on the principal components."""
+        """One line per site and position: its coordinates on the principal components."""
         frames = []
-        for found in self.sites:
-            components = {f"component_{number + 1}": column for number, column in enumerate(found.coordinates.T)}
-            frames.append(pd.DataFrame(name_columns(found.site) | {"pid": self.pids} | components))
+        for at in self.sites:
+            components = {f"component_{number + 1}": column for number, column in enumerate(at.coordinates.T)}
+            frames.append(pd.DataFrame(at.site.columns | {"pid": self.pids} | components))
         return pd.concat(frames, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
 
 
@@ -166,7 +167,7 @@ _WOULD_LOSE = (
 
 
 def _drifting(sites: Sequence[SitePeriods]) -> bool:
-    """Whether activations vary at all."""
+    """Whether activations vary with the position at any site."""
     return any(site.variance.any() for site in sites)
 
 
@@ -180,9 +181,10 @@ def mod_pca(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> ModPca:
-    """Principal components and periods of a row of equal tokens, at every site or at these.
+    """The principal components and periods of a row of equal tokens, at the given sites or at all.
 
-    By default at PIDs 0..127, or as far as the counter's go, of the token that its task counts, for moduli 2..20.
+    By default the row has the token that the task counts, at PIDs 0..127 or as many as the counter has, and moduli 2
+    to 20 are tested.
     """
     task, _ = task_of_counter(counter)
     counted = task.kinds[0] if token is None else token
@@ -192,9 +194,9 @@ def mod_pca(
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
     activations = equal_token_activations(counter, task, places, chosen, counted)
     expected = getattr(task, "base", None)
-    start = first_tested(task)
+    start = n_untested(task)
     tested = {site: find_period(x[start:], moduli, expected, permutations, seed) for site, x in activations.items()}
-    corrected = _over_sites(tested)
+    corrected = _correct_over_sites(tested)
     pictures = {site: principal_components(x, components) for site, x in activations.items()}
     visible = {}
     for site, x in activations.items():
@@ -203,15 +205,15 @@ def mod_pca(
     follows: dict[Site, Separation] = {}
     with suppress(NotApplicable):
         follows = pid_or_answer(counter, task, chosen)
-    found = tuple(
+    all_periods = tuple(
         SitePeriods(site, tested[site], corrected[site], visible[site], *pictures[site], follows.get(site))
         for site in chosen
     )
-    return ModPca(places, counted, expected, found, paper_claim(counter, task))
+    return ModPca(places, counted, expected, all_periods, paper_claims_clusters(counter, task))
 
 
 def base_score(counter: Counter, seed: int = 0) -> float:
-    """The cluster score of the task's own base, mean over the outputs of all blocks; quick, for curves."""
+    """The cluster score of the task's base, averaged over the outputs of all blocks; quick, for curves."""
     task, _ = task_of_counter(counter)
     base: int | None = getattr(task, "base", None)
     if base is None:
@@ -220,11 +222,11 @@ def base_score(counter: Counter, seed: int = 0) -> float:
     if len(places) - 1 < LEAST_ROUNDS * base:
         raise NotApplicable(f"{len(places)} positions hold fewer than {LEAST_ROUNDS} rounds of {base}")
     activations = equal_token_activations(counter, task, places, sites, task.kinds[0])
-    return float(np.mean([cluster_score(x[first_tested(task) :], base) for x in activations.values()]))
+    return float(np.mean([cluster_score(x[n_untested(task) :], base) for x in activations.values()]))
 
 
-def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
-    """The smallest p at each site, corrected over the sites at which activations vary at all."""
+def _correct_over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
+    """The smallest p at each site, corrected for the number of sites at which activations vary."""
     smallest = {site: float(periods.p.min()) for site, periods in tested.items()}
     varying = [site for site, periods in tested.items() if periods.varies]
     if varying:
@@ -233,8 +235,11 @@ def _over_sites(tested: dict[Site, Periods]) -> dict[Site, float]:
     return smallest
 
 
-def paper_claim(counter: Counter, task: Task) -> bool | None:
-    """What the paper's figure shows of two-layer counters: clusters where ape or sine generalise, none for spe."""
+def paper_claims_clusters(counter: Counter, task: Task) -> bool | None:
+    """Whether the paper's figure shows clusters: in ape and sine counters that generalise, and not in spe.
+
+    None for other counters, since the figure shows only mod-10 counters with two layers.
+    """
     scheme = getattr(counter.cfg, "position", None)
     same_kind = task.name == "mod10" and not task.bos and counter.cfg.n_layers == 2
     if not same_kind or scheme not in PAPER_CLAIMS or counter.info is None:

@@ -1,17 +1,17 @@
-"""Principal components: one implementation for pictures, circles, curves over training and linear probes."""
+"""Principal components: the one implementation for pictures, circles, curves over training and linear probes."""
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.decomposition import PCA, KernelPCA
 
-ROUNDING = 1e-5  # what varies by less than this share of the activations' size is rounding
+ROUNDING = 1e-5  # variation below this share of the activations' size is rounding
 
 
 def pca_for(centred: Float[np.ndarray, "row d"], components: int) -> PCA | KernelPCA:
-    """The PCA, not yet fitted, that suits rows of this number and width; their mean should be 0.
+    """An unfitted PCA that is fast for data of this shape; `centred` must have mean 0.
 
-    A recurrent state can have a hundred times more columns than there are rows. Its components then come from the
-    inner products of the rows, 15 times as fast and with the same result.
+    A recurrent state can have a hundred times more columns than rows. Then the components are computed from the inner
+    products of the rows, 15 times as fast and with the same result.
     """
     if centred.shape[1] > len(centred):
         return KernelPCA(components, kernel="linear", eigen_solver="dense")
@@ -21,9 +21,9 @@ def pca_for(centred: Float[np.ndarray, "row d"], components: int) -> PCA | Kerne
 def principal_components(
     x: Float[np.ndarray, "row d"], components: int | None = None
 ) -> tuple[Float[np.ndarray, "row component"], Float[np.ndarray, "component"]]:
-    """Coordinates on the first components, or on all, and the share of the variance of each.
+    """The coordinates of the rows on the first components (by default all), and each component's share of variance.
 
-    Both are zero where nothing but rounding varies.
+    Both are zero for components that vary only by rounding.
     """
     x = x.astype(np.float64)
     number = min(components or len(x), *x.shape)

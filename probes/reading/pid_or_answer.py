@@ -1,14 +1,14 @@
-"""Does a state follow the position id, or the answer? In one row that begins at PID 0 the two are the same.
+"""Do activations follow the position id, or the answer? In a row that begins at PID 0 the two are equal modulo m.
 
-Rows of equal tokens at many shifts tell them apart: the PID modulo m is that of shift plus column, the answer that of
-the column alone. A block of m shifts by m columns holds every pair of the two once, so that what varies in it falls
-into three parts: what goes by the PID, what by the answer, and what only by both together (*two-way*: a code of the
-shift modulo m is of this kind, since shift = PID - answer).
+Rows of equal tokens at many shifts tell them apart: the PID is shift plus column, the answer depends on the column
+alone. A block of m shifts by m columns contains every pair of PID and answer (modulo m) once. As in a two-way analysis
+of variance, what varies in a block has three parts: one that depends on the PID, one that depends on the answer, and
+one that depends on both together (*two-way*; a code of the shift modulo m is of this kind, since shift = PID - answer).
 
-A code repeats from block to block, so each part is measured by how well blocks agree that have no shift, no column and
-no PID in common: noise, drift along single rows, curves over columns and a table of PIDs agree with nothing. Slow
-drift, over two rounds or more, is taken out first. Shares are of all variance that is left. Intervals are the
-jackknife's, over rounds of shifts or over rounds of columns, whichever gives the wider.
+A code repeats in every block. So each part is measured by how well those blocks agree that share no shift, no column
+and no PID. Noise, drift along single rows, curves over columns and a table of PIDs do not agree between such blocks.
+Drift with periods of two rounds or more is removed first. Shares are of the variance that is left. Intervals are the
+wider of two jackknife intervals, over rounds of shifts and over rounds of columns.
 """
 
 from collections.abc import Sequence
@@ -21,26 +21,25 @@ import torch
 from jaxtyping import Float, Int
 
 from models.counter import Counter
-from probes.inputs.equal_tokens import first_tested
+from probes.inputs.equal_tokens import n_untested
 from probes.reading.pca import ROUNDING
 from probes.result import NotApplicable
 from probes.sites import Site, site_activations
 from probes.stats import Interval, Intervals, jackknife
 from training.tasks import Task
 
-ROUNDS = 4  # of shifts, at most: more only take longer
+ROUNDS = 4  # of shifts, at most: more of them only cost time
 LEAST_ROUNDS = 3  # of shifts and of columns, for an interval
-LEAST_SHARE = 0.1  # of the variance: what explains less is not said to be held
+LEAST_SHARE = 0.1  # of the variance: a variable that explains less is not held
 
 Grid = Float[np.ndarray, "shift column d"]
 Blocks = Float[np.ndarray, "shift_round column_round pid answer d"]
 Held = Literal["PID", "answer", "both", "two-way", "neither"]
-VARIABLES: tuple[Held, ...] = ("PID", "answer", "both", "two-way", "neither")  # in the order of a report
 
 
 @dataclass(frozen=True)
 class Separation:
-    """Shares of a site's variance over shifts and columns; about 0 for a variable that it does not hold."""
+    """The shares of a site's variance that each variable explains; about 0 for a variable that it does not hold."""
 
     pid: Interval  # explained by the PID modulo m
     answer: Interval  # explained by the answer
@@ -48,7 +47,7 @@ class Separation:
 
     @property
     def held(self) -> Held:
-        """Which variable the site surely holds; two-way where that explains more than either alone."""
+        """The variable that the site surely holds; `two-way` if both together explain more than each alone."""
         pid, answer, two_way = (
             share.low > 0 and share.value >= LEAST_SHARE for share in (self.pid, self.answer, self.two_way)
         )
@@ -59,16 +58,16 @@ class Separation:
         return "PID" if pid else "answer" if answer else "neither"
 
     def say(self) -> str:
-        """The shares in one line."""
+        """The three shares as text."""
         return f"PID {self.pid.value:.2f}, answer {self.answer.value:.2f}, two-way {self.two_way.value:.2f}"
 
 
 def pid_or_answer(counter: Counter, task: Task, sites: Sequence[Site]) -> dict[Site, Separation]:
-    """What each of these sites follows, on rows of the training length at many shifts."""
+    """For each site the shares of PID and answer, on rows of the training length at many shifts."""
     if task.period is None or not counter.has_positions:
         raise NotApplicable("only modular counters with position ids have both a PID and an answer modulo m")
     period, n_tokens = task.period, task.prefix + task.train_length
-    start = task.prefix + first_tested(task)
+    start = task.prefix + n_untested(task)
     shift_rounds = min(ROUNDS, (counter.cfg.max_position - n_tokens) // period)
     column_rounds = (n_tokens - start) // period
     if min(shift_rounds, column_rounds) < LEAST_ROUNDS:
@@ -86,7 +85,7 @@ def pid_or_answer(counter: Counter, task: Task, sites: Sequence[Site]) -> dict[S
 
 
 def separate(x: Grid, period: int) -> Separation:
-    """What goes by the PID, by the answer and by both together in whole rounds of shifts and of columns."""
+    """The shares of PID, answer and both together, in activations over whole rounds of shifts and columns."""
     x = x.astype(np.float64)
     rest = without_drift(x, period)
     if (rest**2).sum() <= ROUNDING**2 * (x**2).sum():
@@ -101,7 +100,7 @@ def separate(x: Grid, period: int) -> Separation:
 
 
 def in_blocks(x: Grid, period: int) -> Blocks:
-    """Each block of m shifts by m columns, sorted by PID modulo m and answer (counted from the first column)."""
+    """The activations in blocks of m shifts by m columns, indexed by PID modulo m and by answer."""
     rounds = x.reshape(x.shape[0] // period, period, x.shape[1] // period, period, -1).swapaxes(1, 2)
     answers, shifts = np.meshgrid(np.arange(period), np.arange(period))
     blocks = np.empty_like(rounds)
@@ -110,7 +109,7 @@ def in_blocks(x: Grid, period: int) -> Blocks:
 
 
 def without_drift(x: Grid, period: int) -> Grid:
-    """Activations without their mean and without what varies slowly with the column or with the PID."""
+    """The activations without their mean and without slow variation over columns or PIDs."""
     drift = _slow_waves(x.shape[0], x.shape[1], period)
     flat = x.reshape(len(drift), -1)
     return (flat - drift @ (drift.T @ flat)).reshape(x.shape)
@@ -118,7 +117,7 @@ def without_drift(x: Grid, period: int) -> Grid:
 
 @lru_cache(maxsize=8)
 def _slow_waves(n_shifts: int, n_columns: int, period: int) -> Float[np.ndarray, "token wave"]:
-    """An orthonormal basis of drifts: constants, ramps and waves of two rounds or more, over columns and over PIDs."""
+    """An orthonormal basis of drifts over columns and PIDs: a constant, ramps, and waves of two rounds or more."""
     column, shift = np.meshgrid(np.arange(n_columns), np.arange(n_shifts))
     waves = [np.ones((column.size, 1))]
     for place in (column.ravel(), (shift + column).ravel()):
@@ -135,8 +134,7 @@ def block_agreement(
     Float[np.ndarray, "three shift_round column_round shift_round column_round"],
     Float[np.ndarray, "shift_round column_round"],
 ]:
-    """Inner products of each pair of blocks in what goes by PID, by answer and by both; and the variance of each block,
-    on the same scale."""
+    """For each part (PID, answer, both) the inner products of all pairs of blocks; and the variance of each block."""
     period, rounds = blocks.shape[2], blocks.shape[:2]
     blocks = blocks - blocks.mean((2, 3), keepdims=True)
     pid, answer = blocks.mean(3), blocks.mean(2)
@@ -152,13 +150,13 @@ def _shares(
     shift_rounds: Int[np.ndarray, "kept_shift"],
     column_rounds: Int[np.ndarray, "kept_column"],
 ) -> Float[np.ndarray, "three"]:
-    """Shares of the variance on which blocks agree that have no shift, column or PID in common."""
+    """The three shares of variance, from the agreement of blocks that share no shift, column or PID."""
     shift, column = (rounds.ravel() for rounds in np.meshgrid(shift_rounds, column_rounds, indexing="ij"))
     first, second = np.nonzero(
         (shift[:, None] != shift)
         & (column[:, None] != column)
         & (np.abs(np.subtract.outer(shift + column, shift + column)) > 1)  # PIDs of a block reach into the next round
     )
-    agreed = agreement[:, shift[first], column[first], shift[second], column[second]].mean(1)
+    mean_agreement = agreement[:, shift[first], column[first], shift[second], column[second]].mean(1)
     mean_size = size[shift, column].mean()
-    return agreed / mean_size if mean_size > 0 else np.zeros(3)
+    return mean_agreement / mean_size if mean_size > 0 else np.zeros(3)

@@ -1,14 +1,14 @@
-"""Where the state of a recurrent counter goes while it reads equal tokens, and whether it goes round a circle.
+"""The path of a recurrent counter's state while it reads equal tokens, and whether it is a circle.
 
-A counter that counts modulo m for ever needs a state that comes back after m steps: at best a circle, on which every
-token is one more m-th of a turn, or k of them. States also drift, as an LSTM's cells do. So their running mean over one
-round is taken out, which leaves whatever has period m as it is. On the first half of the row the plane is found in
-which most of the rest turns k times in m steps,
+A counter that counts modulo m without end needs a state that returns after m steps. The simplest such path is a circle
+on which every token turns the state by k/m of a turn. States also drift, as an LSTM's cells do. So their running mean
+over one round is subtracted, which does not change anything of period m. On the first half of the row, the plane is
+fitted in which most of the rest turns k times in m steps,
 
     state[pos] - running mean = A cos(2 pi k pos / m) + B sin(2 pi k pos / m),
 
-scaled so that the circle's radius is 1. A plane in so many dimensions fits anything, so it is judged on the second
-half: there the state is on a circle if it keeps its radius and its angle is where the first half says.
+scaled so that the circle's radius is 1. In so many dimensions some plane always fits, so it is tested on the second
+half: the state is on the circle if it keeps its radius there and its angles are those that the first half predicts.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.recurrent import Recurrent
-from probes.inputs.equal_tokens import equal_token_activations, first_tested
+from probes.inputs.equal_tokens import equal_token_activations, n_untested
 from probes.reading.pca import principal_components
 from probes.reading.periods import USUAL_MODULUS
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
@@ -30,63 +30,63 @@ from probes.sites import Site
 from training.tasks import NOT_SCORED
 
 COMPONENTS = 3
-LEAST_MODULUS = 3  # two places make no circle
-LEAST_ROUNDS = 5  # one is lost to the running mean, the others are halved
-LOCKED = 0.9  # mean cosine between the angle and where it should be: what a circle has at least
-KEPT = (0.5, 2.0)  # of the radius
-NOTHING = 1e-6  # of a state's variance: what is rounding
+LEAST_MODULUS = 3  # two points are no circle
+LEAST_ROUNDS = 5  # of these, the running mean costs one, and the others are halved
+LOCKED = 0.9  # smallest mean cosine between angle and predicted angle of a circle
+KEPT = (0.5, 2.0)  # range of the radius in the second half, relative to the first
+NOTHING = 1e-6  # share of a state's variance that counts as rounding
 
 
 @dataclass(frozen=True)
 class Circle:
-    """The plane in which most goes round, and the state on it."""
+    """The plane in which the state turns most, and the state's coordinates in it."""
 
     modulus: int
-    turns: int  # of the plane, in so many steps
-    share: float  # of what is not drift, in the first half
-    positions: Int[np.ndarray, "place"]  # of the row, without the ends that the running mean needs
-    xy: Float[np.ndarray, "place 2"]  # radius 1 is the circle that was fitted
-    fitted: Bool[np.ndarray, "place"]  # whether the plane was found on it
+    turns: int  # in `modulus` steps
+    share: float  # of the variance without drift, in the first half
+    positions: Int[np.ndarray, "place"]  # in the row, without the ends that the running mean needs
+    xy: Float[np.ndarray, "place 2"]  # the fitted circle has radius 1
+    fitted: Bool[np.ndarray, "place"]  # True in the first half, on which the plane was fitted
 
     @property
     def step(self) -> float:
-        """Degrees that one token should turn the state by."""
+        """The angle in degrees by which one token should turn the state."""
         return 360 * self.turns / self.modulus
 
     @cached_property
     def angles(self) -> Float[np.ndarray, "place"]:
-        """Degrees, from 0 to 360."""
+        """The angle of the state at each position, in degrees from 0 to 360."""
         return np.degrees(np.arctan2(self.xy[:, 1], self.xy[:, 0])) % 360
 
     @cached_property
     def steps(self) -> Float[np.ndarray, "between"]:
-        """Degrees by which each token turns the state, from half a turn back to half a turn on."""
+        """The angle by which each token turns the state, in degrees from -180 to 180."""
         return (np.diff(self.angles) + 180) % 360 - 180
 
     @property
     def later_steps(self) -> Float[np.ndarray, "between"]:
-        """Those of the second half."""
+        """The turns of the second half of the row."""
         return self.steps[~self.fitted[:-1]]
 
     @property
     def radius(self) -> float:
-        """Mean over the second half."""
+        """The mean radius in the second half."""
         return float(np.hypot(*self.xy[~self.fitted].T).mean())
 
     @property
     def lock(self) -> float:
-        """Mean cosine, in the second half, between the angle and where the first half says that it should be."""
+        """The mean cosine, in the second half, between the angle and the angle that the first half predicts."""
         expected = 2 * np.pi * self.turns * self.positions / self.modulus
         return float(np.cos(np.radians(self.angles) - expected)[~self.fitted].mean())
 
     @property
     def holds(self) -> bool:
-        """Whether the second half is on the circle that the first half makes."""
+        """Whether the second half is on the circle that was fitted to the first."""
         return self.lock >= LOCKED and KEPT[0] <= self.radius <= KEPT[1]
 
     @property
     def sentence(self) -> str:
-        """What the state does, as a sentence that wants a subject."""
+        """The path of the state, as a sentence without its subject."""
         part = Fraction(self.turns, self.modulus)
         turn = (
             f"{part.numerator} {'turn' if part.numerator == 1 else 'turns'} in {part.denominator} is {self.step:.0f}°"
@@ -111,11 +111,11 @@ class StateTrajectory(Result):
     layer: int
     token: str
     positions: Int[np.ndarray, "pos"]  # 1 is the first of the equal tokens
-    counts: tuple[int | None, ...]  # what is right there; None where nothing is scored
-    base: int | None  # after which counts begin again
+    counts: tuple[int | None, ...]  # the right answers; None at positions that are not scored
+    base: int | None  # the task's base; None if counts do not repeat
     coordinates: Float[np.ndarray, "pos component"]  # principal components
-    variance: Float[np.ndarray, "component"]  # share that each explains
-    circle: Circle | None  # None where nothing but drift moves
+    variance: Float[np.ndarray, "component"]  # share of the variance that each explains
+    circle: Circle | None  # None if the state only drifts
 
     @property
     def verdict(self) -> Verdict:
@@ -128,7 +128,7 @@ class StateTrajectory(Result):
         return Verdict(f"The state of layer {self.layer} {self.circle.sentence}", other)
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a position; angle and radius are empty at the ends of the row."""
+        """One line per position; angle and radius are empty at the ends of the row."""
         components = {f"component_{number + 1}": column for number, column in enumerate(self.coordinates.T)}
         frame = pd.DataFrame({"position": self.positions, "count": pd.array(self.counts, dtype="Int64")} | components)
         if self.circle is None:
@@ -145,9 +145,9 @@ class StateTrajectory(Result):
 def state_trajectory(
     counter: Counter, layer: int = 0, length: int = 100, modulus: int | None = None, components: int = COMPONENTS
 ) -> StateTrajectory:
-    """Where the state of a layer goes over `length` equal tokens, and the circle of `modulus` steps that it makes.
+    """The states of a layer after each of `length` equal tokens, and the best circle of `modulus` steps.
 
-    The modulus is the task's base unless given, or 10.
+    The modulus is by default the task's base, or 10 if it has none.
     """
     if not isinstance(counter, Recurrent):
         raise NotApplicable("a transformer has no state that goes from token to token: it looks back with attention")
@@ -165,7 +165,7 @@ def state_trajectory(
     places = np.arange(n_prefix, n_prefix + length)
     states = equal_token_activations(counter, task, places, [site], token)[site]
     coordinates, shares = principal_components(states)
-    start = first_tested(task)
+    start = n_untested(task)
     labels = task.label_tokens([*task.prefix_tokens, *[token] * length])[n_prefix:]
     return StateTrajectory(
         layer,
@@ -180,12 +180,12 @@ def state_trajectory(
 
 
 def find_circle(x: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"], modulus: int) -> Circle | None:
-    """The circle that consecutive states make; None where their running mean over a round is all that moves."""
+    """The circle that fits consecutive states best; None if they only drift."""
     around = np.ones(modulus + 1 - modulus % 2)
     around[[0, -1]] /= 2 - modulus % 2  # an even round has half a step at either end
     windows = np.lib.stride_tricks.sliding_window_view(x, len(around), axis=0)
-    lost = len(around) // 2
-    y, positions = x[lost : len(x) - lost] - windows @ (around / modulus), positions[lost : len(x) - lost]
+    margin = len(around) // 2
+    y, positions = x[margin : len(x) - margin] - windows @ (around / modulus), positions[margin : len(x) - margin]
     if (y**2).sum() <= NOTHING * (x**2).sum():
         return None
     fitted = np.arange(len(y)) < len(y) // 2
@@ -197,6 +197,6 @@ def find_circle(x: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"]
 
 
 def _plane(y: Float[np.ndarray, "pos d"], positions: Int[np.ndarray, "pos"], frequency: float) -> np.ndarray:
-    """The vectors A and B of a wave of this frequency."""
+    """The vectors A and B of the wave of this frequency that fits y best, as two rows."""
     angles = 2 * np.pi * frequency * positions
     return np.linalg.lstsq(np.stack([np.cos(angles), np.sin(angles)], 1), y, rcond=None)[0]

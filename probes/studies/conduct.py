@@ -1,6 +1,6 @@
-"""Carries a study out: trains its grid, measures every run as soon as it is finished, and concludes.
+"""Carries a study out: trains its grid, measures every run as soon as it is finished, and computes the result.
 
-Everything that lasts is on disk, so that a study that was stopped, even killed, goes on where it was:
+All state is on disk, so that a study that was stopped, even killed, goes on where it stopped:
 
     runs.jsonl       the manifest of its grid; the runs lie in folders beside it
     measured.jsonl   one line per measured run
@@ -8,7 +8,7 @@ Everything that lasts is on disk, so that a study that was stopped, even killed,
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ MAX_BYTES = 64 * 2**20  # of measured.jsonl
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of measured.jsonl."""
+    """A line of measured.jsonl: a run as it was measured."""
 
     run: str
     version: int  # of the study's measurement
@@ -41,7 +41,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """The files of one study."""
+    """A study on disk: its runs, and what was measured on them."""
 
     path: Path
     name: str  # of the study
@@ -50,7 +50,7 @@ class StudyFolder:
 
     @classmethod
     def below(cls, out: Path, name: str, quick: bool) -> "StudyFolder":
-        """The folder of a study among others; a quick one has another place than a full one."""
+        """The folder of this study below `out`; a quick study has a folder of its own."""
         get_study(name)
         return cls(out / f"{name}{'-quick' * quick}", name, quick)
 
@@ -68,7 +68,7 @@ class StudyFolder:
         return self.path / "measured.jsonl"
 
     def rows(self) -> dict[str, Row]:
-        """The lines of the table of runs that are there, by run: those of this version and of the checkpoint there."""
+        """The rows that are measured, by run, but for those of another version or of another checkpoint."""
         rows: dict[str, Row] = {}
         runs = {run.name: run for run in self.manifest.runs}
         for line in self._lines():
@@ -95,7 +95,7 @@ class StudyFolder:
         return {"run": run.name, "seed": float(run.config.seed), **self.study.factors(run.config)}
 
     def _lines(self) -> list[_Line]:
-        """The whole lines; a last one that a kill cut short is left out."""
+        """All complete lines; a kill may have cut the last one short."""
         if not self._measured.is_file():
             return []
         *texts, _ = read_text(self._measured, MAX_BYTES).split("\n")
@@ -104,14 +104,14 @@ class StudyFolder:
             for number, text in enumerate(texts, 1)
         ]
 
-    def measure(self, run: SweepRun) -> bool:
-        """Measures a finished run and writes its line; tells whether it could be measured."""
+    def measure(self, run: SweepRun) -> None:
+        """Measures a finished run and appends its line; a run that cannot be measured goes to `unmeasured`."""
         folder, study = self.manifest.folder(run), self.study
         try:
             numbers = study.measure(folder)
-        except CountLensError as error:  # one broken run must not stop the others
+        except CountLensError as error:  # a broken run must not stop the others
             self.unmeasured[run.name] = str(error)
-            return False
+            return
         row = {**self._settings(run), **numbers}
         line = _Line(run.name, study.version, fingerprint(folder.last), row)
         text = json.dumps(plain(line), allow_nan=False) + "\n"
@@ -119,26 +119,26 @@ class StudyFolder:
             file.write(text)
             file.flush()
             os.fsync(file)
-        return True
 
     def drop_cut_line(self) -> None:
-        """Removes what a kill left of a line, so that the next one begins on a line of its own."""
+        """Removes an incomplete last line, so that the next one begins on a line of its own."""
         if self._measured.is_file():
             text = read_text(self._measured, MAX_BYTES)
             if text and not text.endswith("\n"):
                 write_text(self._measured, text[: text.rfind("\n") + 1])
 
     def result(self) -> StudyResult:
-        """What the runs that are measured say."""
+        """The result over the runs that are measured so far; raises CountLensError if there are none."""
         study, manifest, rows = self.study, self.manifest, self.rows()
         missing = {
             run.name: self.unmeasured.get(run.name) or status.error or "not finished"
             for run, status in manifest.statuses()
             if run.name not in rows
         }
-        ordered = [rows[run.name] for run in manifest.runs if run.name in rows]
+        ordered = tuple(rows[run.name] for run in manifest.runs if run.name in rows)
         if not ordered:
-            raise CountLensError(f"no run of the study {self.name} is finished in {self.path}: {_first(missing)}")
+            name, reason = next(iter(missing.items()))
+            raise CountLensError(f"no run of the study {self.name} is finished in {self.path}: {name}: {reason}")
         table = table_of(ordered)
         return StudyResult(
             study=self.name,
@@ -149,33 +149,25 @@ class StudyFolder:
             quick=self.quick,
             n_runs=len(manifest.runs),
             missing=missing,
-            rows=tuple(ordered),
+            rows=ordered,
             claims=study.judge(table),
             panels=study.draw(table),
         )
 
 
-def _first(missing: dict[str, str]) -> str:
-    name, reason = next(iter(missing.items()))
-    return f"{name}: {reason}"
-
-
 def conduct(
-    folder: StudyFolder,
-    engine: str = "local",
-    options: EngineOptions | None = None,
-    on_measured: Callable[[SweepRun], None] = lambda run: None,
-) -> Iterator[Event | None]:
-    """Trains what is left of the grid and measures each run; yields what happens to the runs, as a sweep does."""
+    folder: StudyFolder, engine: str = "local", options: EngineOptions | None = None
+) -> Generator[Event | None, None, None]:
+    """Trains the unfinished runs of the grid and measures each; yields the same events as a sweep."""
     manifest = folder.manifest
     manifest.check()
     manifest.write()
     folder.drop_cut_line()
     measured = folder.rows()
     for run in manifest.runs:
-        if run.name not in measured and manifest.folder(run).finished and folder.measure(run):
-            on_measured(run)
+        if run.name not in measured and manifest.folder(run).finished:
+            folder.measure(run)
     for event in sweep(manifest, engine, options):
-        if event is not None and event.kind == "finished" and folder.measure(event.run):
-            on_measured(event.run)
+        if event is not None and event.kind == "finished":
+            folder.measure(event.run)
         yield event

@@ -1,11 +1,13 @@
-"""At which periods attention scores vary with the key's position id."""
+"""With which periods attention scores vary with the key's position id."""
 
 import numpy as np
 import torch
 
 from models.hooks import hook_name
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.inputs.counterfactual_rows import shifted_rows
+from probes.inputs.equal_tokens import equal_token_row
 from probes.result import task_of_counter
 from training.evaluate import evaluating
 
@@ -13,15 +15,15 @@ from training.evaluate import evaluating
 def share_at_periods(counter: Transformer, layer: int, period: int) -> float:
     """Share of the variance of a layer's attention scores over the key's PID at periods that divide `period`.
 
-    Scores are those between the mean residual streams that enter the layer at each PID, over training rows of all
-    shifts. In layer 0, of ape, these are the streams themselves. The PIDs are a whole number of periods in the middle.
+    The layer's input at a PID is the mean residual stream there, over training rows of all shifts (in layer 0 of ape,
+    all of these streams are equal). The PIDs are a whole number of periods, in the middle of all PIDs.
     """
     task, _ = task_of_counter(counter)
     pids = counter.cfg.max_position // period * period
-    if pids == counter.cfg.max_position:  # the last id may never have been seen in training
+    if pids == counter.cfg.max_position:  # the last PID may never occur in training
         pids -= period
     first = (counter.cfg.max_position - pids) // 2
-    row = torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
+    row = equal_token_row(task, task.train_length)
     shifts = torch.arange(counter.cfg.max_position - len(row))
     rows = shifted_rows(task, row.expand(len(shifts), -1), shifts).to(counter.device)
     name = hook_name("resid_pre", layer)
@@ -38,7 +40,7 @@ def share_at_periods(counter: Transformer, layer: int, period: int) -> float:
 
 
 def power_share(scores: np.ndarray, period: int) -> float:
-    """Share of the variance along the last axis, which is some whole periods long, at periods that divide `period`.
+    """Share of the variance along the last axis, cut to whole periods, at periods that divide `period`.
 
     >>> wave = np.cos(2 * np.pi * np.arange(120) / 10)
     >>> round(power_share(wave, 10), 6), round(power_share(wave, 8), 6)
@@ -47,6 +49,6 @@ def power_share(scores: np.ndarray, period: int) -> float:
     length = scores.shape[-1] // period * period
     power = np.abs(np.fft.rfft(scores[..., :length])) ** 2
     power[..., 0] = 0
-    power[..., 1 : (length + 1) // 2] *= 2  # each stands for two frequencies; the last, of an even length, does not
+    power[..., 1 : (length + 1) // 2] *= 2  # each stands for two frequencies, but for the last one of an even length
     total = power.sum()
     return float(power[..., length // period :: length // period].sum() / total) if total > 0 else np.nan

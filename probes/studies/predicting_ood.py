@@ -134,7 +134,7 @@ def _cells(number: int) -> tuple[Cell, ...]:
 CELLS, QUICK_CELLS = _cells(N_SEEDS), _cells(N_QUICK_SEEDS)
 
 PAIRS, SEED = 256, 0
-# The paper's equation, of whichever tokens tell where the row begins.
+# The paper's equation; it leaves open which tokens tell where the row begins.
 EQUATION = Hypothesis(
     "(own - beginning) mod m",
     "the PID at which the row begins is subtracted from the token's own, modulo m",
@@ -154,7 +154,7 @@ OTHERS = ("ind", "log_loss", "margin", "weight_norm")  # what else may predict O
 
 
 def factors(config: RunConfig) -> Row:
-    """Scheme and decay."""
+    """The scheme, the decay and the cell of a run."""
     scheme, decay = config.model.position, config.optimiser.weight_decay
     return {"scheme": scheme, "decay": decay, "cell": f"{scheme}, decay {decay:g}"}
 
@@ -179,7 +179,7 @@ def measure(run: RunFolder) -> Row:
 
 
 def _in_distribution(counter: Counter) -> Row:
-    """The expected loss, and by how much the right answer leads, over all rows of the training lengths."""
+    """The expected loss and the mean margin of the right answer, over all rows of the training lengths."""
     task, policy = task_of_counter(counter)
     tokens = draw_tokens(counter, task, policy, "ind", FINAL_ROWS, torch.Generator().manual_seed(SEED))
     labels = tokens.batch.label_ids
@@ -187,10 +187,10 @@ def _in_distribution(counter: Counter) -> Row:
         logits = counter(tokens.batch.token_ids, tokens.batch.position_ids)
         loss = float(loss_of(logits, tokens))
         scored = labels != NOT_SCORED
-        asked = labels.where(scored, 0)[..., None]
-        lead = logits.gather(-1, asked)[..., 0] - logits.scatter(-1, asked, -torch.inf).amax(-1)
+        right = labels.where(scored, 0)[..., None]
+        leads = logits.gather(-1, right)[..., 0] - logits.scatter(-1, right, -torch.inf).amax(-1)
         shares = tokens.shares * scored
-        margin = float((lead * shares).sum() / shares.sum())
+        margin = float((leads * shares).sum() / shares.sum())
     return {"log_loss": math.log10(max(loss, 1e-12)), "margin": margin}
 
 
@@ -204,7 +204,7 @@ def _lead(table: pd.DataFrame, weights: Weights) -> Numbers:
 
 
 def with_errors(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with what is predicted for each run from runs of other seeds, and by how much that errs."""
+    """The table with each run's OOD as predicted from the runs of other seeds, and the errors of these predictions."""
     table = table.dropna(subset=["score", "log_loss", "ood"])
     if table["seed"].nunique() < 3:
         return table.iloc[:0]
@@ -231,13 +231,13 @@ def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
 
 
 def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
-    """Score and OOD of every run, what goes with OOD, and the predictions."""
+    """Score and OOD of every run, the rank correlations with OOD, and the predictions."""
     columns = {"score": "interchange score", "ind": "IND", "log_loss": "log loss", "margin": "margin"} | {
         "weight_norm": "weight norm"
     }
-    found = {label: over_seeds(table, _correlation(column)) for column, label in columns.items()}
-    kept = {label: interval for label, interval in found.items() if interval is not None}
-    bars = Series("within cells", tuple(kept), tuple(kept.values()), "points")
+    intervals = {label: over_seeds(table, _correlation(column)) for column, label in columns.items()}
+    correlations = {label: interval for label, interval in intervals.items() if interval is not None}
+    bars = Series("within cells", tuple(correlations), tuple(correlations.values()), "points")
     panels = [
         Panel(
             "The mechanism inside the trained range, and counting beyond it",

@@ -1,4 +1,4 @@
-"""What a study found, in memory and on disk. `list_results(folder)` gives every result below a folder."""
+"""The result of a study, in memory and on disk. `list_results(folder)` gives every result below a folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,17 +7,20 @@ import pandas as pd
 
 from models.border import convert, decode_json, read_text
 from models.errors import CountLensError
+from models.find import SHIPPED
 from probes.result import Result, Verdict
+from probes.stats import Interval
 from probes.studies.study import JudgedClaim, Panel, Protocol, Row, Status, overall_status, table_of
 
 RESULT = "result.json"  # its name in the folder of a study
-MAX_BYTES = 16 * 2**20  # of a result; 400 runs take about 200,000
+SHIPPED_STUDIES = SHIPPED / "studies"  # results that come with the project; the explorer reads all below SHIPPED
+MAX_BYTES = 16 * 2**20  # of a result; one of 400 runs has about 200,000
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class StudyResult(Result):
-    """The claims of a study as they came out, the pictures, and the table of runs that both follow from."""
+    """The table of runs of a study, and the judged claims and pictures that follow from it."""
 
     study: str  # its name in STUDIES
     number: int
@@ -25,8 +28,8 @@ class StudyResult(Result):
     protocol: Protocol
     protocol_digest: str
     quick: bool  # only the headline's runs, with fewer seeds
-    n_runs: int  # of the grid
-    missing: dict[str, str]  # runs that are not in the table, and why
+    n_runs: int  # in the grid
+    missing: dict[str, str]  # runs of the grid that are not in the table, and why
     rows: tuple[Row, ...]  # the table of runs
     claims: tuple[JudgedClaim, ...]
     panels: tuple[Panel, ...]
@@ -34,7 +37,7 @@ class StudyResult(Result):
 
     @property
     def status(self) -> Status:
-        """Of the hypothesis, by its primary claims."""
+        """Whether the hypothesis is supported, by its primary claims."""
         return overall_status(self.claims)
 
     @property
@@ -43,16 +46,16 @@ class StudyResult(Result):
 
     @property
     def size(self) -> str:
-        """How many runs the result rests on, in words."""
+        """The number of runs and seeds in the table, in words."""
         part = "" if len(self.rows) == self.n_runs else f" of {self.n_runs}"
         return f"{'quick: ' * self.quick}{len(self.rows)}{part} runs, {self.n_seeds} seeds"
 
     @property
     def verdict(self) -> Verdict:
         primary = [judged for judged in self.claims if judged.claim.is_primary]
-        found = "; ".join(describe(judged) for judged in primary)
+        outcomes = "; ".join(describe(judged) for judged in primary)
         return Verdict(
-            f"{self.status.capitalize()} ({self.size}). {found[0].upper()}{found[1:]}.",
+            f"{self.status.capitalize()} ({self.size}). {outcomes[0].upper()}{outcomes[1:]}.",
             "; or ".join(f"{judged.claim.name}: {judged.claim.refuted_by}" for judged in primary),
         )
 
@@ -79,26 +82,24 @@ class StudyResult(Result):
 
 
 def describe(judged: JudgedClaim) -> str:
-    """A claim's number and what follows from it, in words."""
-    claim = judged.claim
+    """A claim's name, number and status, in words."""
     if judged.estimate is None:
-        return f"{claim.name}: not measured"
-    value, low, high = (_number(bound) for bound in vars(judged.estimate).values())
-    unit = f" {claim.unit}" if claim.unit else ""
-    return f"{claim.name}: {value}{unit} ({low} to {high}), {judged.status}"
+        return f"{judged.claim.name}: not measured"
+    return f"{judged.claim.name}: {in_words(judged.estimate, judged.claim.unit)}, {judged.status}"
 
 
-def _number(value: float) -> str:
-    """As many digits as matter.
+def in_words(interval: Interval, unit: str = "") -> str:
+    """A number with its interval.
 
-    >>> _number(41.234), _number(-0.823)
-    ('41.2', '-0.82')
+    >>> in_words(Interval(41.234, 37.0, 45.04), "points"), in_words(Interval(-0.823, -0.9, -0.7))
+    ('41.2 points (37.0 to 45.0)', '-0.82 (-0.90 to -0.70)')
     """
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    value, low, high = (f"{bound:.1f}" if abs(bound) >= 10 else f"{bound:.2f}" for bound in vars(interval).values())
+    return f"{value}{unit and f' {unit}'} ({low} to {high})"
 
 
 def read_result(path: Path) -> StudyResult:
-    """The result in a file, with every type checked."""
+    """The result in a file; raises CountLensError if it is not one."""
     result: StudyResult = convert(RESULT, decode_json(read_text(path, MAX_BYTES), str(path)), StudyResult)
     if result.schema_version != SCHEMA_VERSION:
         raise CountLensError(
@@ -113,20 +114,20 @@ def read_result(path: Path) -> StudyResult:
 
 
 @dataclass(frozen=True)
-class FoundResult:
-    """A file with a study's result: the result or, where it cannot be read, the reason."""
+class ResultFile:
+    """A file with a study's result: the result or, if it cannot be read, the reason."""
 
     path: Path
     result: StudyResult | None
     error: str | None = None
 
 
-def list_results(folder: Path) -> list[FoundResult]:
+def list_results(folder: Path) -> list[ResultFile]:
     """Every result below a folder, in the order of the paths; a broken one is listed with its error."""
-    found = []
+    files = []
     for path in sorted(folder.rglob(RESULT)):
         try:
-            found.append(FoundResult(path, read_result(path)))
+            files.append(ResultFile(path, read_result(path)))
         except CountLensError as error:
-            found.append(FoundResult(path, None, str(error)))
-    return found
+            files.append(ResultFile(path, None, str(error)))
+    return files

@@ -195,7 +195,7 @@ QUICK_CELLS = (
 
 
 def factors(config: RunConfig) -> Row:
-    """Which arm of the study a run belongs to."""
+    """The scheme, base, arm and factor of a run."""
     _, base = split_base(config.data.task)
     assert base is not None
     periods = config.model.periods
@@ -205,7 +205,7 @@ def factors(config: RunConfig) -> Row:
 
 
 def measure(run: RunFolder) -> Row:
-    """The scores of the last checkpoint, what turned waves do, and what exchanged periods do."""
+    """The scores of the last checkpoint, how answers follow turned waves, and OOD with exchanged periods."""
     counter = load_counter(run.last)
     assert isinstance(counter, Transformer)
     assert counter.info is not None
@@ -223,35 +223,35 @@ def measure(run: RunFolder) -> Row:
 
 
 def ideal_clock(base: int, factor: float, trained: int = 50, longest: int = 100) -> float:
-    """The OOD of a clock whose hand comes round every 2 * base * factor tokens, in percent.
+    """The OOD, in percent, of a clock whose hand comes round every 2 * base * factor tokens.
 
-    It answers as at the nearest position of its hand that was seen in training. Tokens count as often as OOD rows,
-    of all lengths up to the longest, have them.
+    Beyond training it answers as at the nearest position of its hand in training. A token weighs as much as in OOD
+    rows, which have all lengths up to the longest.
 
     >>> ideal_clock(10, 1.0), round(ideal_clock(10, 1.08)) < 50
     (100.0, True)
     """
     period = 2 * base * factor
-    seen, asked = np.arange(1, trained + 1), np.arange(trained + 1, longest + 1)
-    apart = (asked[:, None] - seen) / period
-    nearest = np.abs(apart - apart.round()).argmin(1)
-    right = (asked - seen[nearest]) % base == 0
-    return float(100 * np.average(right, weights=longest + 1 - asked))
+    inside, beyond = np.arange(1, trained + 1), np.arange(trained + 1, longest + 1)
+    rounds = (beyond[:, None] - inside) / period
+    nearest = np.abs(rounds - rounds.round()).argmin(1)
+    is_right = (beyond - inside[nearest]) % base == 0
+    return float(100 * np.average(is_right, weights=longest + 1 - beyond))
 
 
 def _least_gap(table: pd.DataFrame, weights: Weights) -> Numbers:
-    found = np.ma.masked_invalid(gaps(table, weights, "ood", {"arm": "exact"}, {"factor": DETUNED}, "base"))
-    return np.ma.filled(found.min(0), np.nan) if len(found) else np.full(len(weights), np.nan)
+    by_base = np.ma.masked_invalid(gaps(table, weights, "ood", {"arm": "exact"}, {"factor": DETUNED}, "base"))
+    return np.ma.filled(by_base.min(0), np.nan) if len(by_base) else np.full(len(weights), np.nan)
 
 
-def _from_ideal(table: pd.DataFrame, weights: Weights) -> Numbers:
+def _distance_from_ideal(table: pd.DataFrame, weights: Weights) -> Numbers:
     points = table[["base", "factor"]].drop_duplicates().to_dict("records")
     ood = table["ood"].to_numpy(float)
-    apart = [
+    distances = [
         np.abs(weighted_mean(ood, weights, has(table, point)) - ideal_clock(int(point["base"]), point["factor"]))
         for point in points
     ]
-    return np.mean(apart, axis=0) if apart else np.full(len(weights), np.nan)
+    return np.mean(distances, axis=0) if distances else np.full(len(weights), np.nan)
 
 
 def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
@@ -264,7 +264,7 @@ def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
         "exact beats usual": (rope, difference("ood", exact, usual, by="base")),
         "dose and response": (dose, rank_correlation("factor", "ood")),
         "the clock turns the answer": (select(rope, arm="exact"), mean_gap("clock_follows", "others_follow")),
-        "an ideal clock": (dose, _from_ideal),
+        "an ideal clock": (dose, _distance_from_ideal),
         "every base": (rope, _least_gap),
         "too late after training": (select(rope, arm="detuned"), mean_gap("exchanged_ood", "ood")),
         "sine as well": (sine, difference("ood", exact, detuned, by="base")),
@@ -273,7 +273,7 @@ def estimate(table: pd.DataFrame) -> dict[str, Interval | None]:
 
 
 def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
-    """OOD by base, over the detuning, and what turned waves do."""
+    """OOD by base and over the detuning, how answers follow turned waves, and OOD of sine."""
     rope, sine = (select(table, scheme=scheme) for scheme in ("rope", "sine"))
     arms: dict[str, dict[str, object]] = {
         "exact periods": {"arm": "exact"},
@@ -284,7 +284,9 @@ def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
     doses = [base for base in DOSE_BASES if base in set(rope["base"])]
     dose = []
     for base in doses:
-        runs = select(rope, base=base).dropna(subset=["factor"]).assign(percent=lambda one: 100 * (one["factor"] - 1))
+        runs = (
+            select(rope, base=base).dropna(subset=["factor"]).assign(percent=lambda frame: 100 * (frame["factor"] - 1))
+        )
         dose.append(series_by(f"modulo {base}", runs, "percent", "ood"))
         ideal = [Interval(value, value, value) for factor in FACTORS for value in [ideal_clock(base, factor)]]
         percents = tuple(round(100 * (factor - 1), 2) for factor in FACTORS)

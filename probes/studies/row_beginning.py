@@ -8,7 +8,7 @@ from models.checkpoint import load_counter
 from models.find import find_snapshots
 from models.transformer import Transformer
 from probes.mechanism.anchors import anchor_probe
-from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, accuracy_of_one_answer
+from probes.over_training.dynamics import LEAST_SNAPSHOTS, accuracy, constant_accuracy
 from probes.over_training.rises import change_point
 from probes.result import task_of_counter
 from probes.stats import Interval
@@ -30,7 +30,7 @@ from training.config import RunConfig
 from training.run.folder import RunFolder
 from training.sweep.grid import Cell
 
-VOTERS = 12  # the first so many tokens are moved
+VOTERS = 12  # tokens whose PIDs are moved, from the first on
 N_SEEDS, N_QUICK_SEEDS = 10, 4
 SNAPSHOTS = 24
 
@@ -183,7 +183,7 @@ QUICK_CELLS: tuple[Cell, ...] = (
     {"task": "mod10", "architecture": "ape", "snapshots": SNAPSHOTS, "seed": seeds(N_QUICK_SEEDS)},
 )
 
-ROWS = 256  # to fit a vote to, and as many to score it on
+ROWS = 256  # that a vote is fitted to; as many others score it
 SINGLE_TOKENS, ROWS_PER_TOKEN = 8, 32  # moved one by one
 TOGETHER, ROWS_TOGETHER = 5, 64  # moved together, over training
 SEED = 0
@@ -195,7 +195,7 @@ def factors(config: RunConfig) -> Row:
 
 
 def measure(run: RunFolder) -> Row:
-    """The vote, single moves, the anchor probe and the weights of the last checkpoint; the rises over training."""
+    """The vote, single moves, the anchor probe and the periods of the last checkpoint; the rises over training."""
     counter = load_counter(run.last)
     assert isinstance(counter, Transformer)
     assert counter.info is not None
@@ -216,20 +216,20 @@ def measure(run: RunFolder) -> Row:
 def _measure_vote(counter: Transformer) -> Row:
     generator = np.random.default_rng(SEED)
     moved = run_moved(counter, draw_steps(2 * ROWS, VOTERS, generator), seed=SEED)
-    fitted, scored = moved.part(slice(ROWS)), moved.part(slice(ROWS, None))
-    vote, first = fit_vote(fitted, range(VOTERS)), fit_vote(fitted, [0])
+    fit_rows, test_rows = moved.part(slice(ROWS)), moved.part(slice(ROWS, None))
+    vote, first = fit_vote(fit_rows, range(VOTERS)), fit_vote(fit_rows, [0])
     task, _ = task_of_counter(counter)
     steps = draw_steps(ROWS, VOTERS, generator)
     long = run_moved(counter, steps, task.ood_length, SEED).from_token(task.train_length)
     elsewhere = run_moved(counter, steps, seed=SEED, layer=1)
     weights = vote.weights / vote.weights.sum()
     return {
-        "vote_explains": vote.explains(scored),
+        "vote_explains": vote.explains(test_rows),
         "vote_explains_long": vote.explains(long),
-        "first_explains": first.explains(scored),
-        "vote_right": scored.share(vote.predict(scored.steps)),
-        "first_right": scored.share(scored.steps[:, 0]),
-        "keeps_moved": scored.share(0 * scored.steps[:, 0]),
+        "first_explains": first.explains(test_rows),
+        "vote_right": test_rows.share(vote.predict(test_rows.steps)),
+        "first_right": test_rows.share(test_rows.steps[:, 0]),
+        "keeps_moved": test_rows.share(0 * test_rows.steps[:, 0]),
         "keeps_layer1": elsewhere.share(0 * steps[:, 0]),
         "voters": vote.effective_voters,
         **{f"weight_{place}": float(weight) for place, weight in enumerate(weights, 1)},
@@ -238,26 +238,26 @@ def _measure_vote(counter: Transformer) -> Row:
 
 def _measure_rises(run: RunFolder) -> Row:
     """The step at which each curve over training rises; None without snapshots, or without a rise."""
-    found = find_snapshots(run.path).by_step
-    if len(found) < LEAST_SNAPSHOTS:
+    snapshots = find_snapshots(run.path).by_step
+    if len(snapshots) < LEAST_SNAPSHOTS:
         return {"vote_rise": None, "ood_rise": None}
-    counters = [load_counter(path) for path in found.values()]
-    steps = np.array(list(found))
+    counters = [load_counter(path) for path in snapshots.values()]
+    steps = np.array(list(snapshots))
     ood = np.array([accuracy("ood")(counter, SEED) for counter in counters])
     vote = np.array([followed_beginning(counter, TOGETHER, ROWS_TOGETHER, SEED) for counter in counters])
     task, _ = task_of_counter(counters[-1])
     assert task.period is not None
-    floors = {"vote_rise": 100 / task.period, "ood_rise": accuracy_of_one_answer("ood")(counters[-1], SEED)}
+    floors = {"vote_rise": 100 / task.period, "ood_rise": constant_accuracy("ood")(counters[-1], SEED)}
     curves = {"vote_rise": vote, "ood_rise": ood}
     return {name: _step_of_rise(steps, np.maximum(curves[name], floor)) for name, floor in floors.items()}
 
 
 def _step_of_rise(steps: Int[np.ndarray, "snapshot"], scores: Float[np.ndarray, "snapshot"]) -> float | None:
-    """The middle, on a scale of logarithms, between the last snapshot of the lower part and the first of the upper."""
+    """The geometric middle of the last step before the change point and the first one after it; None without a rise."""
     if scores.max() == scores[0]:
         return None
-    upper = change_point(scores)
-    return float(np.sqrt((1 + steps[upper - 1]) * (1 + steps[upper])) - 1)
+    after = change_point(scores)
+    return float(np.sqrt((1 + steps[after - 1]) * (1 + steps[after])) - 1)
 
 
 def _log_ratio(table: pd.DataFrame, weights: Weights) -> Numbers:
@@ -290,8 +290,8 @@ def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
     for scheme in schemes:
         runs = select(table, scheme=scheme)
         shares = [over_seeds(runs, mean_of(place)) for place in places]
-        kept = [(float(number), share) for number, share in enumerate(shares, 1) if share is not None]
-        weights.append(Series(scheme, tuple(x for x, _ in kept), tuple(y for _, y in kept)))
+        points = [(float(place), share) for place, share in enumerate(shares, 1) if share is not None]
+        weights.append(Series(scheme, tuple(x for x, _ in points), tuple(y for _, y in points)))
     explained = {"vote of the first 12": "vote_explains", "first token alone": "first_explains"}
     kept_by = {"one PID moved by 10": "keeps_10", "one PID moved by 5": "keeps_5"}
     panels = [
@@ -311,18 +311,11 @@ def draw(table: pd.DataFrame) -> tuple[Panel, ...]:
             categories=True,
         ),
     ]
-    risen = table.dropna(subset=["vote_rise", "ood_rise"])
-    if len(risen):
-        at = tuple(Interval(step, step, step) for step in risen["vote_rise"])
-        points = Series("a run each", tuple(risen["ood_rise"]), at, "points", tuple(risen["run"]))
-        panels.append(
-            Panel(
-                "When the vote forms",
-                "step at which OOD rises",
-                "step at which following rises",
-                (points,),
-            )
-        )
+    runs = table.dropna(subset=["vote_rise", "ood_rise"])
+    if len(runs):
+        rises = tuple(Interval(step, step, step) for step in runs["vote_rise"])
+        dots = Series("a run each", tuple(runs["ood_rise"]), rises, "points", tuple(runs["run"]))
+        panels.append(Panel("When the vote forms", "step at which OOD rises", "step at which following rises", (dots,)))
     return tuple(panels)
 
 

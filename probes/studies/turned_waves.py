@@ -1,7 +1,7 @@
 """What a rotary counter answers when some waves of its first token's keys are turned by a few places.
 
-A wave is a pair of columns that turns with the position. Turning all waves of a key by m places is the same as moving
-its token by m places; turning some of them tells which ones the distance is read off.
+A wave is a pair of columns that rotates with the position. Turning all waves of a key by m places is the same as moving
+its token by m places; turning some of them shows which waves the counter reads the distance from.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,35 +14,35 @@ from torch import Tensor
 from models.hooks import hook_name
 from models.position_tables import rotate, wave_rates
 from models.transformer import Transformer
+from probes.inputs.equal_tokens import equal_token_row
 from probes.result import NotApplicable, task_of_counter
 from training.evaluate import evaluating
-from training.tasks import Task
 
 
 @dataclass(frozen=True)
 class TurnedWaves:
-    """How a modular counter answers one row, with waves of its first token turned by each number of places."""
+    """The answers of a modular counter to one row, for each number of places by which waves were turned."""
 
     turns: Int[Tensor, "turn"]
-    right: Bool[Tensor, "pos"]  # with nothing turned
-    follows: Bool[Tensor, "turn pos"]  # the answer moved by as many places as the waves were turned
-    inside: Bool[Tensor, "turn pos"]  # the count that is implied then lies in the trained range
+    is_right: Bool[Tensor, "pos"]  # with nothing turned
+    follows: Bool[Tensor, "turn pos"]  # the answer moved by as many places as the waves
+    is_inside: Bool[Tensor, "turn pos"]  # the turn implies a count from the training range
 
     @property
     def share(self) -> float:
-        """Share of answers that follow, of those that were right and whose implied count was trained; NaN: none."""
-        return float(self.follows[self.right & self.inside].double().mean())
+        """Share of answers that follow, of those that are right and imply a count from training; NaN if none does."""
+        return float(self.follows[self.is_right & self.is_inside].double().mean())
 
 
 def turn_waves(counter: Transformer, waves: Sequence[int]) -> TurnedWaves:
-    """Turns these waves of the first token's keys, in every layer and head, by 1 to m - 1 places, for counting mod m.
+    """Turns these waves of the first token's keys, in every layer and head, by 1 to b - 1 places, for counting mod b.
 
-    A key that is turned by m places is one of a token that stands m places further on: it is m tokens fewer away.
+    A key that is turned by m places looks like that of a token m places further on: its distance is m tokens less.
     """
     task, _ = task_of_counter(counter)
     if task.period is None or not counter.scheme.rotary:
         raise NotApplicable("waves are turned in rotary counters of modular counting")
-    token_ids = _row(task).to(counter.device)
+    token_ids = equal_token_row(task, task.train_length).to(counter.device)
     turns = torch.arange(1, task.period, device=counter.device)
     answers = _answers(counter, token_ids, torch.cat([torch.zeros_like(turns[:1]), turns]), waves)
     column = torch.arange(len(token_ids), device=counter.device)
@@ -54,10 +54,6 @@ def turn_waves(counter: Transformer, waves: Sequence[int]) -> TurnedWaves:
         answers[1:] == task.answer_ids(earlier),
         (earlier >= 0) & (column >= task.prefix),
     )
-
-
-def _row(task: Task) -> Int[Tensor, "pos"]:
-    return torch.tensor(task.vocab.encode([*task.prefix_tokens, *[task.kinds[0]] * task.train_length]))
 
 
 def _answers(

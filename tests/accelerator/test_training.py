@@ -16,7 +16,7 @@ from torch import Tensor
 from models.checkpoint import load_counter
 from models.families import FAMILIES
 from models.schemes import SCHEMES
-from models.transformer import LayerNorm
+from models.transformer_block import LayerNorm
 from tests.accelerator.device import NAME, host_reads
 from training.config import (
     DeviceOptions,
@@ -28,7 +28,7 @@ from training.config import (
     TrainConfig,
 )
 from training.evaluate import evaluate
-from training.policies import POLICIES
+from training.policies import POLICIES, Policy
 from training.presets import resolve, task_of
 from training.run.folder import RunFolder
 from training.run.loop import Trainer, train
@@ -112,14 +112,14 @@ def plant_positions_without_device(patch: pytest.MonkeyPatch) -> None:
     def contiguous(lengths: Tensor, n_pos: int, max_position: int, generator: torch.Generator) -> Tensor:
         return torch.arange(n_pos).expand(len(lengths), -1)
 
-    patch.setitem(POLICIES, "shifted", contiguous)
+    patch.setitem(POLICIES, "shifted", Policy(contiguous))
 
 
 def plant_random_numbers_without_device(patch: pytest.MonkeyPatch) -> None:
     def shifted(lengths: Tensor, n_pos: int, max_position: int, generator: torch.Generator) -> Tensor:
         return torch.rand(len(lengths), n_pos, generator=generator).argsort(1).to(lengths.device)
 
-    patch.setitem(POLICIES, "shifted", shifted)
+    patch.setitem(POLICIES, "shifted", Policy(shifted))
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], tuple[type[Exception], str]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from definitions import expected_labels
+from pair_values import pair_values
 
 from models.families import FAMILIES
 from probes.inputs.counterfactuals import PAIRS
@@ -33,7 +34,7 @@ def test_sampler_and_labeller_agree_with_the_definition(bos: bool, generator: to
 @pytest.mark.parametrize("name", ["shift", "one_more", "bos_replaced"])
 def test_pairs_change_the_labels_that_they_say(name: str) -> None:
     pair = PAIRS[name](replace(make_task("parity"), bos=name == "bos_replaced"), 128, 40, 0)
-    clean, corrupted = pair.values("labels")
+    clean, corrupted = pair_values(pair, "labels")
     both = (clean != NOT_SCORED) & (corrupted != NOT_SCORED)
     assert bool(((clean != corrupted) & both).any(1).all()) == ("labels" in pair.changes)
 

@@ -25,7 +25,7 @@ from tests.fuzz.sources import tiny_config, write_counter
 from training.evaluate import Scores
 from training.run.folder import RunFolder
 from training.run.loop import train
-from training.sweep.engine import Outcome
+from training.sweep.engine import AttemptEnd
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 from training.sweep.timing import Timing
@@ -116,7 +116,7 @@ def stubs() -> Iterator[None]:
         patch("app.commands.train.train", lambda *args: Scores({"ind": 100.0, "ood": 50.0}, {})),
         patch("app.commands.sweep.sweep", lambda *args: iter(())),
         patch("probes.studies.conduct.sweep", lambda *args: iter(())),
-        patch("app.commands.sweep.train_run", lambda *args, **more: Outcome("finished")),
+        patch("app.commands.sweep.train_run", lambda *args, **more: AttemptEnd("finished")),
         patch("training.sweep.estimate.time_run", lambda *args, **more: Timing(1e-3, 1e-3, 1e-3)),
         patch("app.commands.explore.subprocess", server),
         patch.dict(PROBES, {name: PROBES[name] for name in QUICK_PROBES}, clear=True),

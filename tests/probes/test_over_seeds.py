@@ -70,7 +70,7 @@ def test_missing_seeds_are_named_with_the_command_that_trains_them() -> None:
 
 def test_seeds_that_cannot_be_asked_say_why() -> None:
     found = cell([SeedVerdict(0, None, "It has no attention.", None)])
-    assert "No seed of mod10/ape-2L can be asked: It has no attention." in found.verdict.sentence
+    assert "No seed of mod10/ape-2L can be probed: It has no attention." in found.verdict.sentence
     assert found.headlines == {}
 
 

@@ -20,12 +20,12 @@ LENGTHS = torch.tensor([50, 70, 100] * 2000)
 
 
 def test_contiguous_positions_start_at_zero(generator: torch.Generator) -> None:
-    ids = get_policy("contiguous")(LENGTHS, 100, 128, generator)
+    ids = get_policy("contiguous").draw(LENGTHS, 100, 128, generator)
     assert torch.equal(ids, torch.arange(100).expand(len(LENGTHS), -1))
 
 
 def test_shifted_positions_are_uniform_over_what_fits_the_row(generator: torch.Generator) -> None:
-    ids = get_policy("shifted")(LENGTHS, 100, 128, generator)
+    ids = get_policy("shifted").draw(LENGTHS, 100, 128, generator)
     for length in (50, 70, 100):
         rows = ids[length == LENGTHS, :length]
         assert (rows.diff(dim=1) == 1).all()
@@ -36,7 +36,7 @@ def test_shifted_positions_are_uniform_over_what_fits_the_row(generator: torch.G
 
 
 def test_randomised_positions_are_sorted_different_and_reach_everywhere(generator: torch.Generator) -> None:
-    ids = get_policy("randomised")(LENGTHS, 100, 128, generator)
+    ids = get_policy("randomised").draw(LENGTHS, 100, 128, generator)
     for length in (50, 70, 100):
         rows = ids[length == LENGTHS, :length]
         assert (rows.diff(dim=1) > 0).all()
@@ -47,7 +47,7 @@ def test_randomised_positions_are_sorted_different_and_reach_everywhere(generato
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_row_as_long_as_the_positions_fits_exactly(policy: str, generator: torch.Generator) -> None:
-    ids = get_policy(policy)(torch.tensor([128, 128]), 128, 128, generator)
+    ids = get_policy(policy).draw(torch.tensor([128, 128]), 128, 128, generator)
     assert torch.equal(ids, torch.arange(128).expand(2, -1))
 
 
@@ -154,6 +154,15 @@ def test_randomised_positions_are_drawn_unless_the_counter_ignores_them(generato
     task = make_task("mod10")
     assert len(draw_all(lively("ape", task, generator), task, generator, 40, "randomised").shares) == 40
     assert len(draw_all(lively("lstm", task, generator), task, generator, 40, "randomised").shares) == 1
+
+
+def test_a_counter_that_sees_distances_gets_the_gaps_of_randomised_positions(generator: torch.Generator) -> None:
+    """Rope ignores shifts, but not the gaps between position ids."""
+    task = make_task("mod10")
+    batch = draw_all(lively("rope", task, generator), task, generator, 40, "randomised").batch
+    gaps = batch.position_ids.diff(dim=1)[batch.attention_mask[:, 1:]]
+    assert gaps.min() == 1
+    assert gaps.max() > 5
 
 
 @pytest.mark.parametrize(("task", "position"), [("mod10", "ape"), ("helper", "nope"), ("mod10", "nope")])

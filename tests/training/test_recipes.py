@@ -7,7 +7,7 @@ import pytest
 from models import load_counter
 from training import RunFolder, TrainConfig, evaluate, resolve, train
 from training.config import ModelOptions, TaskOptions
-from training.tasks import lengthened, make_task
+from training.tasks import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def test_recurrence_counts_modulo_10_on_and_on(family: str, tmp_path: Path) -> N
     config = resolve(TrainConfig(data=TaskOptions(task="mod10"), model=ModelOptions(family=family)))
     scores = train(RunFolder.create(tmp_path / "run", config), progress=False)
     assert (scores.ind, scores.ood) == (100.0, 100.0)
-    far = lengthened(make_task("mod10"), train_length=100, ood_length=1000)
+    far = make_task("mod10").with_lengths(train_length=100, ood_length=1000)
     assert evaluate(load_counter(tmp_path / "run"), far, "shifted", rows=64).ood == 100.0
 
 

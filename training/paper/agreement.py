@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 SUCCESS = 95.0  # percent; judged at one digit after the point, as the paper prints its numbers
+Side = Literal["ind", "ood"]
 Agreement = Literal["both succeed", "both fail", "differ"]
 
 

@@ -10,15 +10,14 @@ everything fails does not confirm in part that nope fails.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from training.paper.agreement import SUCCESS
+from training.paper.agreement import SUCCESS, Side
 from training.paper.finding import Finding, Line, bounded, exceeding
 
 if TYPE_CHECKING:  # needs pandas, which the first page of the explorer does not wait for
     from training.paper.comparison import ComparedCell, Comparison
 
-Side = Literal["ind", "ood"]
 SIDES: dict[Side, str] = {"ind": "trained lengths", "ood": "longer rows"}
 GUESSING = 15.0  # percent: the best constant answer to modular rows is right in 11.8
 HALF = 50.0

@@ -7,14 +7,13 @@ of a table, and Cohen's kappa, which is 0 for a guess that is the same everywher
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from training.paper.agreement import succeeds
+from training.paper.agreement import Side, succeeds
 from training.paper.comparison import Checkpoint, ComparedCell
 
-Side = Literal["ind", "ood"]
 LEAST_ARCHITECTURES = 3  # a row needs so many for a rank correlation
 LEAST_SEEDS = 3  # a cell needs so many for a range
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from training.paper.closeness import Closeness, Side, closeness
+from training.paper.agreement import Side
+from training.paper.closeness import Closeness, closeness
 from training.paper.comparison import Checkpoint, ComparedCell, Comparison
 from training.paper.tables import STATISTICS
 

@@ -4,7 +4,7 @@ An engine trains runs somewhere and yields events; all results are in the run fo
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from training.sweep.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttemptEnd:
     """How an attempt to train a run ended."""
 
     kind: Literal["finished", "failed", "busy"]  # busy: another process trains it
@@ -51,7 +51,9 @@ def get_engine(name: str) -> Engine:
     return engine
 
 
-def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | None = None) -> Iterator[Event | None]:
+def sweep(
+    manifest: Manifest, engine: str = "local", options: EngineOptions | None = None
+) -> Generator[Event | None, None, None]:
     """Trains the unfinished runs and yields events; and None now and then, so that a live table can be redrawn."""
     run_all = get_engine(engine)
     unfinished = manifest.unfinished()
@@ -59,24 +61,24 @@ def sweep(manifest: Manifest, engine: str = "local", options: EngineOptions | No
         yield from run_all(manifest, unfinished, options or EngineOptions())
 
 
-def train_run(path: Path, config: RunConfig, progress: bool = False) -> Outcome:
+def train_run(path: Path, config: RunConfig, progress: bool = False) -> AttemptEnd:
     """Trains one run of a sweep from where it stopped. An error is written into its folder and not raised."""
     try:
         train(RunFolder.open_or_create(path, config), progress)
     except BusyError:
-        return Outcome("busy")
+        return AttemptEnd("busy")
     except Exception as error:
         expected = isinstance(error, CountLensError)
         return record_failure(RunFolder(path), f"{error}\n" if expected else traceback.format_exc())
-    return Outcome("finished")
+    return AttemptEnd("finished")
 
 
-def record_failure(run: RunFolder, error: str) -> Outcome:
+def record_failure(run: RunFolder, error: str) -> AttemptEnd:
     """Writes an error into the folder of its run and returns the outcome: busy, if another process trains the run."""
     try:
         run.record_failure(error)
     except BusyError:
-        return Outcome("busy")
+        return AttemptEnd("busy")
     except CountLensError:
         pass  # a full disk cannot even store the error
-    return Outcome("failed", error)
+    return AttemptEnd("failed", error)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from training.config import EngineOptions
-from training.sweep.engine import BUSY_SECONDS, TICK_SECONDS, Event, Outcome, record_failure, train_run
+from training.sweep.engine import BUSY_SECONDS, TICK_SECONDS, AttemptEnd, Event, record_failure, train_run
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 
@@ -107,7 +107,7 @@ class _Pool:
             if worker.process.is_alive():
                 worker.process.kill()
 
-    def _end(self, run: SweepRun, outcome: Outcome) -> Event:
+    def _end(self, run: SweepRun, outcome: AttemptEnd) -> Event:
         if outcome.kind == "busy":
             self.resting.append(run)
         return Event(run, outcome.kind, outcome.error)

@@ -13,7 +13,7 @@ from typing import Any
 
 from models.errors import CountLensError
 from training.config import EngineOptions
-from training.sweep.engine import BUSY_SECONDS, TICK_SECONDS, Event, Outcome, record_failure, train_run
+from training.sweep.engine import BUSY_SECONDS, TICK_SECONDS, AttemptEnd, Event, record_failure, train_run
 from training.sweep.grid import SweepRun
 from training.sweep.manifest import Manifest
 
@@ -67,7 +67,7 @@ class _Jobs:
         for reference in self.ray.wait(list(self.submitted), num_returns=1, timeout=TICK_SECONDS)[0]:
             run = self.submitted.pop(reference)
             try:
-                outcome: Outcome = self.ray.get(reference)
+                outcome: AttemptEnd = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
                 text = f"{type(error).__name__}: its worker or node died too often\n"
                 outcome = record_failure(self.manifest.folder(run), text)

@@ -31,7 +31,7 @@ def sweep_line(training: dict[str, Any], seeds: Sequence[int]) -> str:
 
 
 def _different(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
-    """The options whose value is not the usual one; None cannot be said, and is what a family lacks."""
+    """The options whose value is not the usual one. None is left out: it means that the family lacks the option."""
     different = {}
     for name, group in OPTIONS.items():
         value = getattr(getattr(config, group), name)

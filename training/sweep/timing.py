@@ -18,7 +18,7 @@ import torch
 from models.config import CounterConfig
 from models.errors import CountLensError
 from models.families import build_counter
-from training.batches import tabulate_rows
+from training.batches import simplest_policy, tabulate_rows
 from training.config import RunConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
@@ -162,16 +162,14 @@ def _tokens(config: RunConfig, split: Split, rows: int, independent_rows: bool) 
     """The tokens of a batch as it is computed: rows that the counter cannot tell apart are computed once."""
     task, cfg = task_of(config), model_config(config)
     max_position = max(cfg.max_position, task.longest_row)
-    ignores_shifts = _ignores_shifts(replace(cfg, n_layers=2, d_vocab=1))  # whatever these two numbers are
+    policy = _simplest_policy(replace(cfg, n_layers=2, d_vocab=1), config.data.policy)  # whatever these two numbers are
     table = None
     if not independent_rows:
-        table = tabulate_rows(
-            task, config.data.policy, max_position, split, ignores_shifts, config.model.causal, torch.device("cpu")
-        )
+        table = tabulate_rows(task, policy, max_position, split, config.model.causal, torch.device("cpu"))
     n_rows = rows if table is None else min(rows, len(table.shares))
     return n_rows * row_length(config, split)
 
 
 @lru_cache(maxsize=4096)
-def _ignores_shifts(cfg: CounterConfig) -> bool:
-    return build_counter(cfg).ignores_shifts
+def _simplest_policy(cfg: CounterConfig, policy: str) -> str:
+    return simplest_policy(build_counter(cfg), policy)

@@ -7,7 +7,7 @@ from typing import Any
 from models.border import IN_PYTHON, build
 from models.errors import CountLensError, unknown
 from models.header import CheckpointInfo
-from training.tasks.base import ListedTask, Rows, Split, Task, check_sound
+from training.tasks.base import MAIN_SPLITS, Rows, Split, Task, check_sound
 from training.tasks.first_token import FirstTokenHeterogeneous, FirstTokenHomogeneous
 from training.tasks.modular import Modular
 from training.tasks.selective import Selective, SelectiveModular
@@ -29,17 +29,16 @@ TASKS: dict[str, type[Task]] = {
 
 __all__ = [
     "BOS",
+    "MAIN_SPLITS",
     "NOT_SCORED",
     "PAD",
     "TASKS",
-    "ListedTask",
     "Rows",
     "Selective",
     "Split",
     "Task",
     "Vocabulary",
     "check_sound",
-    "lengthened",
     "make_task",
     "split_base",
     "task_of_checkpoint",
@@ -88,16 +87,6 @@ def task_of_checkpoint(info: CheckpointInfo) -> Task | None:
             f"d_vocab={d_vocab}: they do not belong together"
         )
     return task
-
-
-def lengthened(task: Task, train_length: int | None, ood_length: int | None) -> Task:
-    """The same task, with the same vocabulary, on rows of other lengths; None keeps a length."""
-    if train_length is None and ood_length is None:
-        return task
-    return task.lengthened(
-        task.train_length if train_length is None else train_length,
-        task.ood_length if ood_length is None else ood_length,
-    )
 
 
 def task_settings(task: Task) -> dict[str, Any]:

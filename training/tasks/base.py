@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,7 @@ from models.shapes import Lengths, TokenIds
 from training.tasks.vocabulary import BOS, NOT_SCORED, PAD, Vocabulary
 
 Split = Literal["train", "ind", "ood", "aux"]
+MAIN_SPLITS: tuple[Split, ...] = ("ind", "ood")
 LabelIds = Int[Tensor, "batch pos"]
 
 LONGEST_LISTED = 3000  # counted tokens; the list of all rows grows with the square of this number
@@ -162,11 +163,15 @@ class Task(ABC):
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that are scored."""
-        return ("ind", "ood", "aux") if self.has_auxiliary else ("ind", "ood")
+        return (*MAIN_SPLITS, "aux") if self.has_auxiliary else MAIN_SPLITS
 
     def sample(self, split: Split, batch: int, generator: torch.Generator) -> Rows:
         """Draws rows of a split, on the generator's device. Half of training rows are auxiliary, if there are such."""
         return self._finish(self._draw(split, batch, generator))
+
+    def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]] | None:
+        """Every row of a split and its probability, on the CPU; None if there are too many rows to list."""
+        return None
 
     def sample_length(self, counted: int, batch: int, generator: torch.Generator) -> Rows:
         """Draws training rows with `counted` counted tokens, or similar rows if training has none of this length."""
@@ -176,9 +181,16 @@ class Task(ABC):
     def _draw_length(self, counted: int, batch: int, generator: torch.Generator) -> TokenIds:
         """Draws rows with `counted` counted tokens each, without bos."""
 
-    def lengthened(self, train_length: int, ood_length: int) -> "Task":
-        """The same task, with the same vocabulary, on rows of other lengths."""
-        return replace(self, largest=self.largest_number, train_length=train_length, ood_length=ood_length)
+    def with_lengths(self, train_length: int | None, ood_length: int | None) -> "Task":
+        """The same task, with the same vocabulary, on rows of other lengths; None keeps a length."""
+        lengths = {"train_length": train_length, "ood_length": ood_length}
+        given: dict[str, Any] = {name: length for name, length in lengths.items() if length is not None}
+        return replace(self, **self._vocabulary_settings, **given) if given else self
+
+    @property
+    def _vocabulary_settings(self) -> dict[str, Any]:
+        """The settings that keep the vocabulary as it is when lengths change."""
+        return {"largest": self.largest_number}
 
     def label(self, token_ids: TokenIds) -> LabelIds:
         """The id of the right answer at every position; NOT_SCORED where there is none."""
@@ -236,7 +248,7 @@ class ListedTask(Task):
         return []
 
     def list_rows(self, split: Split) -> tuple[Rows, Float[Tensor, "row"]]:
-        """Every row of a split and its probability, on the CPU."""
+        """Every row of a split and its probability, on the CPU: never None."""
         token_ids, probabilities = self._listed(split)
         return self._finish(token_ids), probabilities
 

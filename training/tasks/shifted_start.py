@@ -1,8 +1,8 @@
 """Counting on from a given number, and counting with a helper token (paper, section 4; table 1, middle)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -63,14 +63,9 @@ class ShiftedStart(ListedTask):
     def ood_lengths(self) -> tuple[int, int]:
         return self.train_length + 1, self.ood_length - self.first_start
 
-    def lengthened(self, train_length: int, ood_length: int) -> "ShiftedStart":
-        return replace(
-            self,
-            from_zero=self.starts_from_zero,
-            largest=self.largest_number,
-            train_length=train_length,
-            ood_length=ood_length,
-        )
+    @property
+    def _vocabulary_settings(self) -> dict[str, Any]:
+        return super()._vocabulary_settings | {"from_zero": self.starts_from_zero}
 
     def _main_rows(self, split: Split) -> list[list[str]]:
         if split != "ood":

@@ -34,7 +34,7 @@ class Vocabulary:
         """The id of one token."""
         token = self.aliases.get(token, token)
         if token not in self._ids:
-            raise unknown("token", token, _abridged(self.tokens))
+            raise unknown("token", token, _abridge(self.tokens))
         return self._ids[token]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
@@ -46,7 +46,7 @@ class Vocabulary:
         """The ids of labels; "-1" is NOT_SCORED. Aliases hold for inputs only."""
         missing = [label for label in labels if label != "-1" and label not in self._ids]
         if missing:
-            raise unknown("label", missing[0], _abridged(self.tokens))
+            raise unknown("label", missing[0], _abridge(self.tokens))
         return [NOT_SCORED if label == "-1" else self._ids[label] for label in labels]
 
     def decode(self, ids: Sequence[int]) -> list[str]:
@@ -65,7 +65,7 @@ def number_vocabulary(numbers: range, *symbols: str, aliases: Mapping[str, str] 
     return Vocabulary((*in_front, *words, *symbols[len(in_front) :]), aliases or {})
 
 
-def _abridged(tokens: Sequence[str]) -> list[str]:
+def _abridge(tokens: Sequence[str]) -> list[str]:
     """The tokens for an error message, with the numbers shortened to a range: 0..100, <pad>, a."""
     numbers = [token for token in tokens if token.isdigit()]
     if len(numbers) < 3:

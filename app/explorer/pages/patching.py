@@ -19,10 +19,10 @@ from models.recurrent import Recurrent
 from probes.inputs.counterfactuals import Pair, counterfactual_pair
 from probes.mechanism.memory_verdict import memory_mechanisms
 from probes.mechanism.verdict import mechanisms
-from probes.patching.cells import axes_of
 from probes.patching.engine import DIRECTIONS
 from probes.patching.metrics import METRICS
 from probes.patching.pairs import PER_HEAD, USUAL_PAIRS, known_sites, pair_patch, usual_pair, usual_sites
+from probes.patching.patch_cells import axes_of
 from probes.patching.patched_row import patched_row
 from probes.result import NotApplicable, task_of_counter
 

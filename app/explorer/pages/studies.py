@@ -11,7 +11,7 @@ from app.explorer.catalogue import Catalogue
 from app.explorer.draw import draw_panel
 from app.explorer.page import Drawn, Panel
 from app.figures.studies import panel_figure
-from probes.studies.result import FoundResult, StudyResult, describe, list_results
+from probes.studies.result import ResultFile, StudyResult, describe, list_results
 
 
 def show(catalogue: Catalogue) -> dict[str, Drawn]:
@@ -30,7 +30,7 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
     return _show_result(chosen.result, chosen.path)
 
 
-def _name(found: FoundResult, folder: Path) -> str:
+def _name(found: ResultFile, folder: Path) -> str:
     return printable(found.path.parent.relative_to(folder.parent).as_posix())
 
 

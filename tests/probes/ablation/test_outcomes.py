@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from probes.ablation.outcomes import Outcome, graded
+from probes.ablation.outcomes import Outcome, grade_outcome
 from probes.stats import Interval, share_interval
 
 
@@ -14,10 +14,10 @@ def outcome(share: Interval, control: Interval | None) -> Outcome:
 
 def test_grades_go_by_the_share_and_its_control() -> None:
     half, most, little = Interval(0.4, 0.3, 0.5), Interval(0.9, 0.8, 0.95), Interval(0.05, 0.0, 0.1)
-    assert graded(outcome(most, little)) == "yes"
-    assert graded(outcome(half, little)) == "in part"
-    assert graded(outcome(half, most)) == "no"
-    assert graded(outcome(most, None)) == "no"
+    assert grade_outcome(outcome(most, little)) == "yes"
+    assert grade_outcome(outcome(half, little)) == "in part"
+    assert grade_outcome(outcome(half, most)) == "no"
+    assert grade_outcome(outcome(most, None)) == "no"
     assert outcome(Interval(0.0, -1e-17, 0.1), little).text == "0% (0% to 10%, control 5%)"
 
 

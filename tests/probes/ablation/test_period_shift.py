@@ -8,7 +8,8 @@ import torch
 from models import TransformerConfig, build_counter, load_counter
 from models.families import config_to_dict
 from models.header import CheckpointInfo
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.ablation.period_shift import PeriodShift, period_shift
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.reading.mod_pca import mod_pca

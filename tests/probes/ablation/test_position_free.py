@@ -9,7 +9,16 @@ from models.config import TransformerConfig
 from models.families import config_to_dict
 from models.position_tables import rotary_angles
 from models.transformer import Transformer
-from probes.ablation.position_free import HINDERS, NEUTRAL, USED, Rescored, _at, _rescored, _Tally, position_free
+from probes.ablation.position_free import (
+    HINDERS,
+    NEUTRAL,
+    USED,
+    Rescored,
+    _angle_at,
+    _rescore_hooks,
+    _RowScores,
+    position_free,
+)
 from probes.result import NotApplicable
 from probes.stats import Interval
 
@@ -56,7 +65,7 @@ def test_scores_of_one_distance_are_those_of_unrotated_queries_and_keys() -> Non
     counter, nope = rotated(1.0), load_counter("selective-bos/nope-1L")
     token_ids = torch.randint(10, (2, 30))
     position_ids = torch.arange(30).expand(2, -1)
-    with counter.hooks(fwd_hooks=list(_rescored(counter, _at(counter, 0), 0))), torch.inference_mode():
+    with counter.hooks(fwd_hooks=list(_rescore_hooks(counter, _angle_at(counter, 0), 0))), torch.inference_mode():
         torch.testing.assert_close(counter(token_ids, position_ids), nope(token_ids, position_ids))
 
 
@@ -74,7 +83,7 @@ def test_changes_without_a_direction_are_seldom_a_gain_or_a_loss(draws: int) -> 
     verdicts = []
     for draw in range(draws):
         hits = generator.binomial(50, np.clip(generator.normal(0.8, 0.1, (1, 48)), 0, 1), (2, 48)).astype(float)
-        before, after = (_Tally(row, scored, Interval(0.8, 0.7, 0.9)) for row in hits)
+        before, after = (_RowScores(row, scored, Interval(0.8, 0.7, 0.9)) for row in hits)
         found = Rescored("", "", "", after.share, before.share, change=after.change_from(before, draw))
         verdicts.append(found.surely_lost or found.surely_gained)
     assert np.mean(verdicts) <= 0.05

@@ -18,7 +18,8 @@ from models import TransformerConfig, load_counter
 from models.counter import listening
 from models.handbuilt import Layout
 from models.header import CheckpointInfo
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
+from models.transformer_block import Block
 from probes.mechanism.examination import Claim
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.mechanism.hypotheses import MODULAR, answer_ids

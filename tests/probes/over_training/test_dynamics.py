@@ -77,7 +77,7 @@ def test_scores_are_read_from_each_snapshot_and_their_rises_are_found(
 def test_accuracies_are_those_of_an_evaluation_and_the_same_seed_gives_the_same(tmp_path: Path) -> None:
     run = run_with_snapshots(tmp_path / "run", (0, 1, 10, 100))
     found = dynamics(run, seed=4)
-    for path, ind, ood in zip(module.snapshots(run).values(), found.curves["ind"], found.curves["ood"], strict=True):
+    for path, ind, ood in zip(module.snapshots_of(run).values(), found.curves["ind"], found.curves["ood"], strict=True):
         counter = module.load_counter(path)
         task = make_task(**counter.info.task)
         for split, percent in (("ind", ind), ("ood", ood)):
@@ -92,8 +92,8 @@ def test_accuracies_are_those_of_an_evaluation_and_the_same_seed_gives_the_same(
 
 def test_any_file_of_a_run_leads_to_its_snapshots(tmp_path: Path) -> None:
     run = run_with_snapshots(tmp_path / "run", (0, 1, 10, 100))
-    expected = module.snapshots(run)
-    assert module.snapshots(RunFolder(run).best) == module.snapshots(RunFolder(run).snapshot(10)) == expected
+    expected = module.snapshots_of(run)
+    assert module.snapshots_of(RunFolder(run).best) == module.snapshots_of(RunFolder(run).snapshot(10)) == expected
     assert list(expected) == [0, 1, 10, 100]
 
 

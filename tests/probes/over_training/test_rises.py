@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from probes.over_training.rises import ALPHA, change_point, find_rise, rise_p, window
+from probes.over_training.rises import change_point, find_rise, rise_p, window
+from probes.stats import ALPHA
 
 STEPS = np.array([0, 1, 3, 10, 30, 100, 300, 1000])
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models import TransformerConfig, build_counter, hook_name
 from models.transformer import Transformer
-from probes.patching.brief_hooks import brief_hooks, run_and_keep
+from probes.patching.brief_hooks import brief_hooks, run_and_cache
 
 NAMES = [hook_name("z", 0), hook_name("pattern", 1), "hook_embed"]
 
@@ -21,7 +21,7 @@ def inputs() -> tuple[Transformer, Tensor, Tensor]:
 
 def test_what_is_kept_is_what_a_cache_holds() -> None:
     counter, token_ids, position_ids = inputs()
-    logits, kept = run_and_keep(counter, token_ids, position_ids, None, NAMES)
+    logits, kept = run_and_cache(counter, token_ids, position_ids, None, NAMES)
     expected, cache = counter.run_with_cache(token_ids, position_ids, names_filter=NAMES)
     assert torch.equal(logits, expected)
     assert kept.keys() == set(NAMES)

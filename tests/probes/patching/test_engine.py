@@ -11,11 +11,12 @@ import transformer_lens.patching
 from torch import Tensor
 
 from models import FAMILIES, CountLensError, build_counter, hook_name, to_transformer_lens
+from models.attention import KeysValues
 from models.config import RecurrentConfig
 from models.counter import Counter
 from models.schemes import SCHEMES
-from models.transformer import KeysValues, Transformer
-from probes.patching import cells, engine, rerun_transformer
+from models.transformer import Transformer
+from probes.patching import engine, patch_cells, rerun_transformer
 from probes.patching.engine import PatchGrid, activation_patch, patched_logits
 from training.batches import Batch
 from training.tasks import NOT_SCORED
@@ -73,7 +74,7 @@ def metric(logits: Tensor) -> Tensor:
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few cells, so that they begin at several positions; and no progress bars."""
-    monkeypatch.setattr(cells, "TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr(patch_cells, "TOKENS_AT_ONCE", 40)
     monkeypatch.setattr(transformer_lens.patching, "tqdm", lambda rows: rows)
 
 
@@ -145,12 +146,12 @@ def test_reusing_one_position_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_chunk_that_starts_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant believes that the first position of a chunk is not yet changed."""
-    first = cells.Cells.first
+    first = patch_cells.PatchCells.first
 
     def mutant(self: Any, causal: bool) -> int:
         return min(first(self, causal) + 1, N_POS - 1)
 
-    monkeypatch.setattr(cells.Cells, "first", mutant)
+    monkeypatch.setattr(patch_cells.PatchCells, "first", mutant)
     ours, theirs = both_ways(lively(position="ape", n_layers=1), "resid_pre")
     assert (ours - theirs).abs().max() > 1e-3
 
@@ -331,10 +332,11 @@ def test_a_result_names_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = grid.to_frame()
     assert list(frame.columns) == ["site", "layer", "pos", "head", "value", "stderr", "effect"]
     assert len(frame) == 8
-    cell, effect = grid.best(1)[0]
-    line = frame[(frame["pos"] == cell["pos"]) & (frame["head"] == cell["head"])]
-    assert effect == line["effect"].item() == frame["effect"].max()
-    assert f"pos {cell['pos']} head {cell['head']}" in grid.verdict.sentence
+    names = [f"layer 1 pos {line.pos} head {line.head}" for line in frame.itertuples()]
+    assert grid.cell_names == names
+    strongest = int(frame["effect"].argmax())
+    assert grid.effect.ravel()[strongest] == frame["effect"][strongest] == frame["effect"].max()
+    assert f"most at {names[strongest]} ({frame['effect'][strongest]:.0%})" in grid.verdict.sentence
     whole = activation_patch(lively(), clean, corrupted, "z")
     np.testing.assert_allclose(grid.values, whole.values[1:, [0, 6]], atol=1e-6)
     assert whole.to_dict()["verdict"]["sentence"]

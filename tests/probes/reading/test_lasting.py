@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from probes.reading.lasting import lasting
+from probes.reading.lasting import measure_lasting
 from probes.reading.periods import find_period, innovations
 
 POSITIONS = 127
@@ -112,7 +112,7 @@ def test_a_planted_period_lasts_whatever_the_noise(modulus: int, spread: float) 
     for seed in range(5):
         x = innovations(periodic(modulus, spread)(np.random.default_rng(seed)), 40)
         assert x is not None
-        found = lasting(x, modulus)
+        found = measure_lasting(x, modulus)
         assert found.surely
         assert found.share.low < 1.1
         assert found.share.high > 0.9
@@ -128,10 +128,10 @@ def test_the_share_falls_with_the_time_for_which_an_oscillator_keeps_its_phase()
     shares = []
     for damping in (0.9, 0.98, 0.9999):
         samples = [innovations(oscillator(damping)(np.random.default_rng([3, seed])), 40) for seed in range(20)]
-        shares.append(np.median([lasting(x, 10).share.value for x in samples if x is not None]))
+        shares.append(np.median([measure_lasting(x, 10).share.value for x in samples if x is not None]))
     assert shares[0] < 0.2 < shares[1] < 0.6
     assert shares[2] > 0.8
 
 
 def test_where_nothing_varies_nothing_lasts() -> None:
-    assert not lasting(np.zeros((60, 3)), 10).surely
+    assert not measure_lasting(np.zeros((60, 3)), 10).surely

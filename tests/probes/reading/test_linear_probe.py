@@ -7,8 +7,8 @@ from probes.reading.linear_probe import (
     balanced_accuracy,
     better_guess_p,
     explained_variance,
-    guesses,
     label_p,
+    predict_numbers,
     right_labels,
     standardised,
 )
@@ -35,7 +35,7 @@ def read_label(
 
 def read_number(x: np.ndarray, target: np.ndarray, rows: np.ndarray, fitted: np.ndarray) -> Interval:
     """R² on held-out rows."""
-    guess = guesses(x, target, rows, fitted)
+    guess = predict_numbers(x, target, rows, fitted)
     return explained_variance(guess[~fitted], target[~fitted], target[fitted].mean(), rows[~fitted])
 
 

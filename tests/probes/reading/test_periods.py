@@ -10,15 +10,15 @@ from scipy.stats import kstest
 from models.errors import CountLensError
 from probes.reading import periods
 from probes.reading.periods import (
-    ALPHA,
     Periods,
     cluster_score,
-    explained,
+    comb_share,
     find_period,
     innovations,
     spectrum_of,
     weights,
 )
+from probes.stats import ALPHA
 
 POSITIONS = 127
 PERMUTATIONS = 2000  # of tests that draw many samples
@@ -245,7 +245,7 @@ def test_the_share_is_the_variance_between_clusters(monkeypatch: pytest.MonkeyPa
     for modulus in (2, 5, 12):
         means = np.array([x[residue::modulus].mean(0) for residue in range(modulus)])
         between = (means**2).sum() / modulus / (x**2).sum(1).mean()
-        assert explained(spectrum_of(x), modulus) == pytest.approx(between)
+        assert comb_share(spectrum_of(x), modulus) == pytest.approx(between)
 
 
 def test_power_is_read_off_right_at_any_frequency() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_study import toy_study
@@ -202,3 +203,47 @@ def test_a_killed_study_ends_with_the_same_files(tmp_path: Path) -> None:
         subprocess.run([sys.executable, script], check=True, capture_output=True)
         results.append((tmp_path / name / "toy/result.json").read_text())
     assert results[0] == results[1]
+
+
+@pytest.mark.slow
+def test_two_studies_on_a_cluster_of_which_a_node_is_killed_end_whole(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    study = toy_study()
+    for name, steps in (("short", 400), ("long", 500)):
+        monkeypatch.setitem(STUDIES, name, replace(study, cells=tuple(cell | {"steps": steps} for cell in study.cells)))
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    ray.init(address=cluster.address, log_to_driver=False)
+    folders = [StudyFolder.below(tmp_path, name, quick=False) for name in ("short", "long")]
+    # A run at a time of each study: every node works for one of them.
+    options = EngineOptions(address=cluster.address, workers=1)
+    streams = {folder.name: conduct(folder, "ray", options) for folder in folders}
+    started: list[tuple[str, str]] = []
+    running: set[tuple[str, str]] = set()
+    interrupted: set[tuple[str, str]] = set()
+    while streams:
+        for name, stream in list(streams.items()):
+            event = next(stream, "end")
+            if event == "end":
+                del streams[name]
+            elif isinstance(event, Event) and event.kind == "started":
+                started.append((name, event.run.name))
+                running.add(started[-1])
+            elif isinstance(event, Event):
+                running.discard((name, event.run.name))
+        if len(running) == len(nodes) == 2:
+            interrupted = set(running)
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+    assert {name for name, _ in interrupted} == {"short", "long"}, "both studies never ran at once"
+    assert [started.count(run) for run in sorted(interrupted)].count(2) == 1, "no run was started again"
+    for folder in folders:
+        result = folder.result()
+        assert (len(result.rows), result.missing) == (4, {})
+        undisturbed = StudyFolder.below(tmp_path / "undisturbed", folder.name, quick=False)
+        for run in undisturbed.manifest.runs:
+            train_run(undisturbed.manifest.folder(run).path, run.config)
+        for _ in conduct(undisturbed):
+            pass
+        assert undisturbed.result() == result

@@ -49,7 +49,7 @@ def test_one_refuted_primary_claim_refutes_the_hypothesis(statuses: tuple[float 
 
 
 def test_a_series_has_a_number_for_every_x() -> None:
-    with pytest.raises(ValueError, match="2 places, 1 numbers and 0 names"):
+    with pytest.raises(ValueError, match="2 x, 1 numbers and 0 names"):
         Series("x", (1.0, 2.0), (Interval(0.0, 0.0, 0.0),))
 
 

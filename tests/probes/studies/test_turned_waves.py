@@ -53,7 +53,7 @@ def test_a_counter_whose_answer_is_its_distance_to_bos_follows_every_turn(monkey
     found = turn_waves(lively(), [0])
     assert found.share == 1
     assert found.turns.tolist() == [1, 2, 3, 4]
-    assert int(found.inside[3].sum()) == 8  # turned by 4, the first four tokens would count below 1
+    assert int(found.is_inside[3].sum()) == 8  # turned by 4, the first four tokens would count below 1
     monkeypatch.setattr(turned_waves, "_answers", lambda *args: TASK.answer_ids(counts + 0 * args[2][:, None]))
     assert turn_waves(lively(), [0]).share == 0
 

@@ -68,7 +68,7 @@ def test_answers_that_are_no_numbers_count_from_nowhere() -> None:
 def test_what_is_not_watched_says_nothing() -> None:
     rows = planted(WEIGHTS).from_token(20)
     assert np.isnan(rows.share(rows.steps[:, 0]))
-    with pytest.raises(NotApplicable, match="answers too little right"):
+    with pytest.raises(NotApplicable, match="answers no watched token right"):
         fit_vote(rows, range(6))
 
 
@@ -102,7 +102,7 @@ def test_moved_together_the_first_tokens_take_every_answer_along() -> None:
 
 
 def test_moves_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(CountLensError, match="steps up to 11 in rows of 51 tokens: at most 10 places fit"):
+    with pytest.raises(CountLensError, match="steps of up to 11 places in rows of 51 tokens: take steps of at most 10"):
         run_moved(COUNTER, np.full((2, 3), 11))
     with pytest.raises(NotApplicable, match="is not modular counting"):
         run_moved(_other_counter(), np.zeros((2, 3), dtype=int))

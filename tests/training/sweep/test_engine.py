@@ -18,7 +18,7 @@ from training.config import EngineOptions, TrainConfig
 from training.presets import resolve
 from training.run import loop
 from training.run.folder import BusyError, RunFolder
-from training.sweep.engine import Outcome, sweep, train_run
+from training.sweep.engine import AttemptEnd, sweep, train_run
 from training.sweep.grid import expand
 from training.sweep.manifest import Manifest, status_of
 
@@ -251,7 +251,7 @@ def test_a_crash_inside_training_is_written_down_whole(tmp_path: Path, monkeypat
     assert status_of(manifest.folder(run), run.config).error == "ZeroDivisionError: planted"
     assert "in explode" in (manifest.folder(run).failure or "")
     monkeypatch.undo()
-    assert train_run(manifest.folder(run).path, run.config) == Outcome("finished")
+    assert train_run(manifest.folder(run).path, run.config) == AttemptEnd("finished")
     assert status_of(manifest.folder(run), run.config).state == "finished"
 
 

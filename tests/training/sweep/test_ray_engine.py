@@ -1,8 +1,6 @@
 """Sweeps on Ray: what the engine makes of a cluster's answers, and a real cluster of which a node is killed."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,20 +18,6 @@ from training.sweep.grid import expand
 from training.sweep.manifest import Manifest
 
 TINY = {"task": "mod10", "lengths": [5, 10], "n_layers": 1, "d_model": 8, "eval_every": 20, "eval_rows": 8}
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that trains nothing, and no worker node yet."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # other tests run beside this one
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from app.report.study import write_study
 from probes.stats import Interval
-from probes.studies.result import StudyResult
+from probes.studies.result import SHIPPED_STUDIES, ResultFile, StudyResult, list_results
 from probes.studies.study import JudgedClaim, Panel, Protocol, Series, StudyClaim
 
 CLAIM = StudyClaim("slope", "OOD rises with the score.", "above", 0, "a slope surely below 0", unit="points")
@@ -44,7 +44,7 @@ def studies(more_counters: Path) -> Iterator[Path]:
 def test_a_result_is_shown_with_its_claims_pictures_and_what_is_missing(
     studies: Path, open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
 ) -> None:
-    app = open_page("studies")
+    app = open_page("studies", study=f"{studies.parent.name}/studies/planted")
     assert not app.exception
     assert app.subheader[0].value == "7. A planted study"
     text = " ".join(block.value for block in (*app.markdown, *app.caption))
@@ -64,5 +64,14 @@ def test_a_broken_result_is_named_without_the_servers_paths(studies: Path, open_
     assert str(studies) not in app.error[0].value
 
 
-def test_without_results_it_says_how_to_get_one(open_page: Callable[..., Any]) -> None:
+def test_without_results_it_says_how_to_get_one(open_page: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.explorer.pages.studies.list_results", lambda folder: [])
     assert "countlens study NAME" in open_page("studies").info[0].value
+
+
+@pytest.mark.parametrize("shipped", list_results(SHIPPED_STUDIES), ids=lambda file: file.path.parent.name)
+def test_a_result_that_comes_with_the_project_is_listed(shipped: ResultFile, open_page: Callable[..., Any]) -> None:
+    app = open_page("studies", study=f"checkpoints/studies/{shipped.path.parent.name}")
+    assert not app.exception
+    assert shipped.error is None
+    assert app.subheader[0].value.startswith(f"{shipped.result.number}. ")

@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 from shipped import shipped
 
-from probes.headlines import headline_of
 from probes.registry import PROBES, load_subject
-from probes.result import Headline, NotApplicable, Result, Verdict
+from probes.result import NotApplicable, Result, Verdict
 
 ROUNDING = 1e-9
 
@@ -27,19 +26,9 @@ class Plain(Result):
         return pd.DataFrame()
 
 
-class Stated(Plain):
-    @property
-    def headline(self) -> Headline:
-        return Headline("mine", "share", 0.5, 0.4, 0.6)
-
-
 def test_a_result_without_a_headline_says_whether_the_paper_is_right() -> None:
-    labels = [headline_of(Plain(agrees)).label for agrees in (True, False, None)]
+    labels = [Plain(agrees).headline.label for agrees in (True, False, None)]
     assert labels == ["as the paper says", "not as the paper says", "no claim to compare with"]
-
-
-def test_a_stated_headline_wins() -> None:
-    assert headline_of(Stated(True)) == Headline("mine", "share", 0.5, 0.4, 0.6)
 
 
 @pytest.mark.parametrize("name", [name for name in PROBES if name != "dynamics"])
@@ -47,7 +36,7 @@ def test_every_probe_has_a_label_without_numbers_that_vary(name: str) -> None:
     """Of a small counter that each probe can be asked; intervals hold the number."""
     for counter in ("first_tok_homogeneous/ape-1L-4d", "mod10/rnn-1L"):
         try:
-            found = headline_of(PROBES[name].run(load_subject(shipped(counter)), 0))
+            found = PROBES[name].run(load_subject(shipped(counter)), 0).headline
         except NotApplicable:
             continue
         assert found.label

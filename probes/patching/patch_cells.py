@@ -1,6 +1,6 @@
-"""What one patch replaces: a site, its layer, and of its positions, heads and sources all or one.
+"""The cells of a patching grid. A cell is one patch: a site at one layer, and one or all positions, heads and sources.
 
-axis    of            without it a patch replaces
+axis    of            a patch without this axis replaces
 layer   every site but embed and pos_embed
 pos     every site                                   all positions at once
 head    q, k, v, rot_q, rot_k, z, pattern            all heads at once
@@ -22,24 +22,24 @@ from models.transformer import Transformer
 from probes.sites import GLOBAL_KINDS, HEAD_KINDS, Site, kinds_of
 
 AXES = ("layer", "pos", "head", "src")  # in the order in which a grid has them
-TOKENS_AT_ONCE = 2048  # positions that are recomputed in one go: what they need fits a processor's cache
+TOKENS_AT_ONCE = 2048  # positions that are recomputed at once, so that their tensors fit a processor's cache
 
 
-def patchable(counter: Counter) -> list[str]:
-    """The sites that can be patched in a counter: what `probes.sites` knows, the pattern, and the state of a step.
+def patchable_sites(counter: Counter) -> list[str]:
+    """The sites that can be patched in a counter: those of `probes.sites`, and `pattern` or `state_step`.
 
-    Patching `state` changes what is read at its position, patching `state_step` all that comes of it later too.
+    Patching `state` changes only what is read at its own position; patching `state_step` also changes all later states.
     """
     return kinds_of(counter) + (["pattern"] if isinstance(counter, Transformer) else ["state_step"])
 
 
 def source_hook(site: str, layer: int | None) -> str:
-    """The hook point where a patch finds its values: the trajectory holds the state after each step."""
+    """The hook point of the donor's values. For `state_step` it is `state`, which has the state after each step."""
     return hook_name("state", layer) if site == "state_step" else Site(site, layer).hook
 
 
 def axes_of(site: str) -> tuple[str, ...]:
-    """Every axis that a site has.
+    """All axes of a site.
 
     >>> axes_of("resid_pre"), axes_of("z"), axes_of("embed")
     (('layer', 'pos'), ('layer', 'pos', 'head'), ('pos',))
@@ -53,22 +53,23 @@ def axes_of(site: str) -> tuple[str, ...]:
 def grid_axes(
     counter: Counter, site: str, n_pos: int, axes: Sequence[str] | None, only: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
-    """The coordinates that a sweep visits on each axis: all, or the chosen `only`."""
-    if site not in patchable(counter):
-        raise unknown("site", site, patchable(counter))
+    """The coordinates of the grid on each axis: all, or those in `only`."""
+    if site not in patchable_sites(counter):
+        raise unknown("site", site, patchable_sites(counter))
     own = axes_of(site)
-    # A pattern's sources are many and mostly not asked for.
-    wanted = tuple(axis for axis in own if axis != "src") if axes is None else tuple(axes)
-    for axis in (*wanted, *only):
+    # A pattern has many sources, so that axis is not swept by default.
+    swept = tuple(axis for axis in own if axis != "src") if axes is None else tuple(axes)
+    for axis in (*swept, *only):
         if axis not in own:
             raise unknown(f"axis of {site}", axis, own)
-    if "layer" in own and "layer" not in wanted:
-        raise CountLensError(f"a patch of {site} is at one layer: got axes {wanted}, give 'layer' with them")
+    if "layer" in own and "layer" not in swept:
+        raise CountLensError(f"a patch of {site} is at one layer: got axes {swept}, give 'layer' with them")
     sizes = {"layer": counter.cfg.n_layers, "pos": n_pos, "src": n_pos, "head": getattr(counter.cfg, "n_heads", 0)}
-    return {axis: _coordinates(axis, sizes[axis], only.get(axis)) for axis in AXES if axis in wanted}
+    return {axis: _coordinates(axis, sizes[axis], only.get(axis)) for axis in AXES if axis in swept}
 
 
 def _coordinates(axis: str, size: int, chosen: Sequence[int] | None) -> tuple[int, ...]:
+    """The chosen coordinates counted from the start, or all; refuses those outside the axis."""
     for coordinate in chosen or ():
         if not -size <= coordinate < size:
             raise CountLensError(f"{axis} {coordinate} is outside 0..{size - 1}: choose from these")
@@ -76,8 +77,8 @@ def _coordinates(axis: str, size: int, chosen: Sequence[int] | None) -> tuple[in
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Patches of one layer that run together; an axis that is None is replaced as a whole."""
+class PatchCells:
+    """Patches of one layer that are run together. If an axis is None, each patch replaces all of it."""
 
     count: int
     pos: Int[Tensor, "cell"] | None
@@ -85,24 +86,25 @@ class Cells:
     src: Int[Tensor, "cell"] | None
 
     def first(self, causal: bool) -> int:
-        """The first position that can change."""
+        """The first position at which a patch can change anything."""
         return int(self.pos.min()) if causal and self.pos is not None else 0
 
     def take(self, rows: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "..."]:
-        """What there is of rows in the cells: [batch, cell, ...], or [(cell batch), pos, ...] where cells have no pos.
+        """The values of the rows at the cells' positions: [batch, cell, ...].
 
-        What treats each position by itself does not mind which of the two it gets.
+        If the cells have no position, a copy of the whole rows per cell: [(cell batch), pos, ...]. Code that treats
+        positions independently can take either.
         """
         return rows.expand(self.count, *rows.shape).flatten(0, 1) if self.pos is None else rows[:, self.pos]
 
     def edit(self, donor: Float[Tensor, "batch pos ..."]) -> Callable[..., Float[Tensor, "..."]]:
-        """A hook that puts the donor's values into activations as `take` gives them; heads (and sources) come next."""
+        """A hook that puts the donor's values into activations that have the axes of `take`, then head and source."""
 
         def put(own: Tensor, hook: Any = None) -> Tensor:
             new = self.take(donor)
             if self.head is None and self.src is None:
                 return new
-            # One head (and source) of the donor among the others of the receiver.
+            # One head (and source) is the donor's, the others stay the receiver's.
             own = own.clone()
             cell = torch.arange(self.count, device=own.device)
             heads = slice(None) if self.head is None else self.head
@@ -117,13 +119,13 @@ class Cells:
         return put
 
 
-def chunks(
+def chunk_cells(
     axes: Mapping[str, Sequence[int]], batch: int, n_pos: int, causal: bool, device: torch.device
-) -> Iterator[Cells]:
-    """The cells of one layer, position after position, so many at a time as make TOKENS_AT_ONCE to recompute."""
+) -> Iterator[PatchCells]:
+    """The cells of one layer in order of position, in chunks that recompute about TOKENS_AT_ONCE positions each."""
     names = [axis for axis in AXES[1:] if axis in axes]
     if not names:
-        yield Cells(1, None, None, None)
+        yield PatchCells(1, None, None, None)
         return
     product = torch.cartesian_prod(*(torch.tensor(axes[axis], device=device) for axis in names))
     every = dict(zip(names, product.reshape(len(product), -1).unbind(1), strict=True))
@@ -133,5 +135,5 @@ def chunks(
         size = max(1, TOKENS_AT_ONCE // (batch * (n_pos - first)))
         part = slice(start, min(start + size, len(product)))
         taken = {axis: index[part] for axis, index in every.items()}
-        yield Cells(part.stop - part.start, taken.get("pos"), taken.get("head"), taken.get("src"))
+        yield PatchCells(part.stop - part.start, taken.get("pos"), taken.get("head"), taken.get("src"))
         start = part.stop
