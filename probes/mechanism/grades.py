@@ -18,6 +18,7 @@ from probes.stats import Interval, bounds
 
 STRONG, PARTIAL = 2 / 3, 1 / 3
 GRADES = ("none", "weak", "partial", "strong")
+SUPPORTED = GRADES[2:]  # of which what the paper says must have one to be confirmed
 ALPHA = 0.05
 PERMUTATIONS = 1000
 

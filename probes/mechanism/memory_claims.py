@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from probes.mechanism.grades import of_what_is_left
 from probes.mechanism.memory import Answers, Remembers, Vectors
 from probes.mechanism.memory_trials import Trials
 from probes.stats import Interval, wilson
@@ -67,6 +68,11 @@ class MemoryClaim:
     def supported(self) -> bool:
         """Whether it is surely above the best null, and above every draw of each."""
         return not self.forced and self.margin.low > 0 and all(null.loses for null in self.nulls)
+
+    @property
+    def surplus(self) -> float:
+        """What it surely explains of that which its best null leaves open."""
+        return of_what_is_left(self.margin.low, self.best_null.mean) if self.supported else 0.0
 
     @property
     def sentence(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from models.counter import Counter
+from probes.mechanism.grades import grade
 from probes.mechanism.memory import CounterMemory, Remembers
 from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import MemoryClaim, edit_scores, mean_score
@@ -49,9 +50,15 @@ class TestedMemory:
         return min(margins, key=lambda margin: margin.value, default=Interval(0.0, 0.0, 0.0))
 
     @property
+    def grade(self) -> str:
+        """`strong`, `partial`, `weak` or `none`: that of its worst testable claim (`probes.mechanism.grades`)."""
+        return grade(min(claim.surplus for claim in self.claims if not claim.forced) if self.supported else 0.0)
+
+    @property
     def sentence(self) -> str:
         """Its claims in words."""
-        return f"{self.name}: " + "; ".join(claim.sentence for claim in self.claims)
+        name = f"{self.name} ({self.grade})" if self.supported else self.name
+        return f"{name}: " + "; ".join(claim.sentence for claim in self.claims)
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,7 @@ class MemoryMechanisms(Result):
             {
                 "hypothesis": tested.name,
                 "supported": tested.supported,
+                "grade": tested.grade,
                 "variable": claim.variable,
                 "ignored": claim.ignored,
                 "place": claim.place,

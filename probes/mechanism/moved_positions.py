@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.counter import Counter
 from probes.mechanism.anchor_formulas import SINGLE_TOKENS, Anchor
+from probes.mechanism.grades import surplus
 from probes.result import NotApplicable, task_of_counter
 from probes.stats import Interval, bootstrap
 from training.evaluate import evaluating
@@ -23,6 +24,9 @@ LARGEST_MOVE = 9
 GROUPS = (2, 3, 5, 8, 12)  # how many of the first tokens are moved together
 FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come before it
 OWN = "own"
+LATE = f"one of tokens {SINGLE_TOKENS + 1} to {FIRST_WATCHED}"
+SOME = f"some of the first {FIRST_WATCHED}"  # each of them with a probability of 1/2
+BETWEEN = "one between"  # after the first ones, before the token that answers
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,6 @@ class MovedRows:
     unmoved: Int[Tensor, "move row pos"]  # the right answers with nothing moved
     watched: Bool[Tensor, "move row pos"]  # answered right with nothing moved, and after the moved tokens
 
-    def trained(self, task: Task) -> Bool[Tensor, "pos"]:
-        """The tokens that no move takes out of the distances of training."""
-        return torch.arange(self.pids.shape[-1]) < task.prefix + task.train_length - LARGEST_MOVE
-
 
 @dataclass(frozen=True)
 class AnchorHits:
@@ -51,6 +51,7 @@ class AnchorHits:
     predicted: dict[str, Int[Tensor, "move row pos"]]
     disputed: Bool[Tensor, "move row pos"]  # where anchors disagree
     telling: Bool[Tensor, "move row pos"]  # of those, the ones within the distances of training
+    in_training: Bool[Tensor, "pos"]  # tokens that no move takes out of the distances of training
     hits: dict[str, Shares]
     seed: int
 
@@ -67,6 +68,33 @@ class AnchorHits:
         others = self.predicted[name].roll(1, 1)
         changed = bool((others != self.predicted[name]).any())
         return self.share(_hits(others, self.moves, self.telling)) if changed else None
+
+    def by_kind(self, name: str) -> dict[str, tuple[Interval, Interval | None]]:
+        """For every kind of move, how often the counter answers as predicted, and as predicted for other rows.
+
+        All watched tokens of trained distances count, also where no anchor says that anything should happen.
+        """
+        judged = self.moves.watched & self.in_training
+        predicted, others = self.predicted[name], self.predicted[name].roll(1, 1)
+        shares = {}
+        for index, kind in enumerate(self.moves.kinds):
+            counts = judged[index].sum(-1)[None].double().numpy()
+            if not counts.any():
+                continue
+            mine, wrong = (
+                share_of_rows(_hits(answers, self.moves, judged)[index][None], counts, self.seed)
+                for answers in (predicted, others)
+            )
+            differ = bool((others[index] != predicted[index])[judged[index]].any())
+            shares[kind] = mine, wrong if differ else None
+        return shares
+
+    def worst_kind(self, name: str) -> tuple[str, float]:
+        """The kind of move that an anchor explains least, and the surplus there."""
+        shares = self.by_kind(name)
+        left = {kind: surplus(mine, [] if null is None else [null]) for kind, (mine, null) in shares.items()}
+        kind = min(left, key=lambda kind: left[kind])
+        return kind, left[kind]
 
     def best(self, names: Collection[str]) -> str:
         """Which of these anchors predicts most answers."""
@@ -91,12 +119,13 @@ def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed
     predicted = {name: task.answer_ids(distance.long() - task.prefix) for name, distance in distances.items()}
     stacked = torch.stack(list(predicted.values()))
     disputed = moves.watched & (stacked != stacked[0]).any(0)
-    telling = disputed & moves.trained(task)
+    in_training = torch.arange(moves.pids.shape[-1]) < task.prefix + task.train_length - LARGEST_MOVE
+    telling = disputed & in_training
     if not bool(telling.any()):
         raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
     predicted = _different(predicted, telling)
     hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
-    return AnchorHits(moves, right, distances, predicted, disputed, telling, hits, seed)
+    return AnchorHits(moves, right, distances, predicted, disputed, telling, in_training, hits, seed)
 
 
 def _different(
@@ -132,7 +161,8 @@ def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[Move
     different, which = shifts.unique(return_inverse=True)  # rows with nothing moved differ by their shift alone
     before = _answers(counter, token_ids, (different[:, None] + torch.arange(length))[None])[0][which]
     right = before == labels
-    kinds = (OWN, *(f"token {index + 1}" for index in range(SINGLE_TOKENS)), *(f"first {size}" for size in GROUPS))
+    single = (f"token {index + 1}" for index in range(SINGLE_TOKENS))
+    kinds = (OWN, *single, *(f"first {size}" for size in GROUPS), LATE, SOME, BETWEEN)
     return MovedRows(kinds, pids, steps, answers, labels, right & after), float(
         right[..., task.prefix :].float().mean()
     )
@@ -143,11 +173,19 @@ def _move_sets(
 ) -> tuple[Bool[Tensor, "move row pos"], Bool[Tensor, "move row pos"]]:
     """For every kind of move, the tokens whose PIDs are moved, and those whose answers are watched."""
     column = torch.arange(length)
-    own = column == torch.randint(FIRST_WATCHED, length, (rows, 1), generator=generator)
+
+    def draw_one(first: int, last: int) -> Bool[Tensor, "row pos"]:
+        return column == torch.randint(first, last, (rows, 1), generator=generator)
+
+    own = draw_one(FIRST_WATCHED, length)
     sets = [column == index for index in range(SINGLE_TOKENS)] + [column < size for size in GROUPS]
-    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets)])
-    later = (column >= FIRST_WATCHED).expand(rows, length)
-    return moved, torch.stack([own, *[later] * len(sets)])
+    late = draw_one(SINGLE_TOKENS, FIRST_WATCHED)
+    some = (torch.rand(rows, length, generator=generator) < 0.5) & (column < FIRST_WATCHED)
+    between = draw_one(FIRST_WATCHED, length)
+    watched_later = (column >= FIRST_WATCHED).expand(rows, length)
+    watched_after = between.cumsum(1).bool() & ~between
+    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets), late, some, between])
+    return moved, torch.stack([own, *[watched_later] * (len(sets) + 2), watched_after])
 
 
 def _answers(

@@ -24,14 +24,13 @@ from models.transformer import Transformer
 from probes.mechanism.anchor_formulas import ANCHORS
 from probes.mechanism.anchors import anchor_surplus
 from probes.mechanism.examination import AS_IT_IS, LONGER, N_PAIRS, THIRDS, Claim, Examination, only_fits_shares
-from probes.mechanism.grades import GRADES
+from probes.mechanism.grades import GRADES, SUPPORTED
 from probes.mechanism.hypotheses import Hypothesis, hypotheses_of, papers_claim
 from probes.mechanism.moved_positions import ROWS, AnchorHits, anchor_hits
 from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED
 from probes.result import NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 
-SUPPORTED = ("partial", "strong")  # grades of which the paper's own hypothesis must have one to agree with it
 MOVED = "moved PIDs"  # the claim about single tokens' position ids
 
 
@@ -280,4 +279,5 @@ def _anchor_claim(anchors: Collection[str], hits: AnchorHits) -> Claim:
     wrong, lead = hits.lead(best, [name for name in hits.hits if name not in anchors])
     accuracy, permuted = hits.score(best), hits.permuted(best)
     nulls = {f"wrong anchor, {wrong}": hits.score(wrong)} | ({} if permuted is None else {"permuted": permuted})
-    return Claim(MOVED, False, best, accuracy, nulls, anchor_surplus(accuracy, permuted, lead))
+    _, at_worst = hits.worst_kind(best)
+    return Claim(MOVED, False, best, accuracy, nulls, anchor_surplus(accuracy, permuted, lead, at_worst))
