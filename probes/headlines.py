@@ -99,7 +99,7 @@ def _memory_parts(result: MemoryParts) -> Headline:
     if len(result.parts) == 1 or not testable:
         return Headline("not testable", measure)
     best = max(testable, key=lambda part: part.margin.value)
-    return Headline.of(best.part.label, measure, best.margin)
+    return Headline.of(best.part.label if result.holders else "no part alone", measure, best.margin)
 
 
 def _anchors(result: Anchors) -> Headline:

@@ -25,7 +25,7 @@ GROUPS = (2, 3, 5, 8, 12)  # how many of the first tokens are moved together
 FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come before it
 OWN = "own"
 LATE = f"one of tokens {SINGLE_TOKENS + 1} to {FIRST_WATCHED}"
-SOME = f"some of the first {FIRST_WATCHED}"  # each of them with a probability of 1/2
+HALVES = (4, 6, 10, 16)  # of how many first tokens half are moved, others in every row: votes are told apart by it
 BETWEEN = "one between"  # after the first ones, before the token that answers
 
 
@@ -162,7 +162,8 @@ def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[Move
     before = _answers(counter, token_ids, (different[:, None] + torch.arange(length))[None])[0][which]
     right = before == labels
     single = (f"token {index + 1}" for index in range(SINGLE_TOKENS))
-    kinds = (OWN, *single, *(f"first {size}" for size in GROUPS), LATE, SOME, BETWEEN)
+    groups = (f"first {size}" for size in GROUPS)
+    kinds = (OWN, *single, *groups, *(f"half of the first {size}" for size in HALVES), LATE, BETWEEN)
     return MovedRows(kinds, pids, steps, answers, labels, right & after), float(
         right[..., task.prefix :].float().mean()
     )
@@ -180,12 +181,13 @@ def _move_sets(
     own = draw_one(FIRST_WATCHED, length)
     sets = [column == index for index in range(SINGLE_TOKENS)] + [column < size for size in GROUPS]
     late = draw_one(SINGLE_TOKENS, FIRST_WATCHED)
-    some = (torch.rand(rows, length, generator=generator) < 0.5) & (column < FIRST_WATCHED)
+    orders = torch.rand(rows, length, generator=generator)
+    halves = [orders.masked_fill(column >= size, 2.0).argsort(1).argsort(1) < size // 2 for size in HALVES]
     between = draw_one(FIRST_WATCHED, length)
     watched_later = (column >= FIRST_WATCHED).expand(rows, length)
     watched_after = between.cumsum(1).bool() & ~between
-    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets), late, some, between])
-    return moved, torch.stack([own, *[watched_later] * (len(sets) + 2), watched_after])
+    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets), *halves, late, between])
+    return moved, torch.stack([own, *[watched_later] * (len(moved) - 2), watched_after])
 
 
 def _answers(

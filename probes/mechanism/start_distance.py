@@ -6,8 +6,9 @@ A row `7 a a a` is to be answered `8 9 10`. That can be done in three ways, whic
     PIDs of symbols   start + own PID - PID of the first symbol + 1
     tokens            start + the number of tokens since
 
-In `start moved` the start token alone gets another PID, in `symbol moved` the first symbol; in `gap` all tokens from
-the eleventh on do; in `tokens left out` some symbols are taken out of the row and the others keep their PIDs. Each way
+In `start moved` the start token alone gets another PID, in `symbol moved` the first symbol, in `own moved` every third
+token that answers; in `gap` all tokens from the eleventh on do; in `tokens left out` some symbols are taken out of the row
+and the others keep their PIDs. Each way
 predicts every answer; its score is how often it is right where the ways disagree, and every kind of row counts alike.
 A way explains the answers only in part if it fails on one kind. The control is the prediction for another row. Where
 rows have several start numbers, the key or the value of the start token is then taken from a row with another one,
@@ -198,9 +199,11 @@ class _Trial:
         signs = torch.where(torch.rand(steps.shape, generator=generator) < 0.5, 1, -1)
         kept = (self.place < LEFT_OUT_FROM) | (self.place >= LEFT_OUT_FROM + int(steps[0]))
         everything = torch.ones_like(kept)
+        own = (self.place >= WATCHED_FROM) & (self.place % 3 == 0)
         kinds: Mapping[str, tuple[Ids, Bool[Tensor, "whole_row"]]] = {
             "start moved": (self.pids + steps * signs * (self.place == 0), everything),
             "symbol moved": (self.pids + steps * signs * (self.place == 1), everything),
+            "own moved": (self.pids + steps * signs * own, everything),
             "gap": (self.pids + steps * (self.place >= GAP_AT), everything),
             "tokens left out": (self.pids, kept),
         }

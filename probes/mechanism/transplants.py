@@ -92,6 +92,12 @@ class MemoryParts(Result):
     parts: tuple[PartTransplant, ...]
 
     @property
+    def holders(self) -> list[PartTransplant]:
+        """The parts that answers surely follow more often than all other parts together, the surest first."""
+        found = [part for part in self.parts if not part.forced and part.margin.low > 0]
+        return sorted(found, key=lambda part: -part.margin.value)
+
+    @property
     def verdict(self) -> Verdict:
         ceiling = f"Whole memories make {self.whole.value:.0%} of answers go on from the donor's count, as they must"
         if len(self.parts) == 1:
@@ -99,16 +105,17 @@ class MemoryParts(Result):
                 f"Not testable: the memory has one part, the {self.parts[0].part.label}. {ceiling}.",
                 "a family that remembers more than a state, or more layers",
             )
-        testable = [one for one in self.parts if not one.forced]
-        said = "; ".join(
-            f"{one.part.label} {one.alone.value:.0%} alone, {one.without.value:.0%} with all but it "
-            f"({100 * one.margin.value:+.0f} points [{100 * one.margin.low:.0f}, {100 * one.margin.high:.0f}])"
-            for one in testable
+        testable = [part for part in self.parts if not part.forced]
+        numbers = "; ".join(
+            f"{part.part.label} {part.alone.value:.0%} alone, {part.without.value:.0%} with all but it "
+            f"({100 * part.margin.value:+.0f} points [{100 * part.margin.low:.0f}, {100 * part.margin.high:.0f}])"
+            for part in testable
         )
-        forced = [one.part.label for one in self.parts if one.forced]
+        no_holder = "" if self.holders or not testable else " No part alone is followed more often than all but it."
+        forced = [part.part.label for part in self.parts if part.forced]
         untested = f" Not testable, as rows differ in hardly anything else: {', '.join(forced)}." if forced else ""
         return Verdict(
-            f"{ceiling}. Of its parts: {said or 'none can be tested'}.{untested}",
+            f"{ceiling}. Of its parts: {numbers or 'none can be tested'}.{no_holder}{untested}",
             "another part that answers follow more often",
         )
 
@@ -176,8 +183,12 @@ def transplant(
 
 def memory_parts(counter: Counter, trials: int = N_TRIALS, seed: int = 0) -> MemoryParts:
     """Which part of a recurrent counter's memory later answers follow, over pairs of memories with other counts."""
-    memory = CounterMemory(counter)
     task, _ = task_of_counter(counter)
+    return parts_of_memory(task, CounterMemory(counter), trials, seed)
+
+
+def parts_of_memory(task: Task, memory: Remembers, trials: int = N_TRIALS, seed: int = 0) -> MemoryParts:
+    """The same for anything that remembers."""
     draw = FORMS[task.form].trials if task.form in FORMS else spliced_trials
     drawn = draw(task, memory, trials, torch.Generator().manual_seed(seed))
     whole = mean_score(_follows(memory, drawn, drawn.donor))

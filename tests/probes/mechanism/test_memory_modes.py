@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from models import load_counter
 from probes.mechanism.handbuilt_modes import handbuilt_modes
@@ -97,11 +98,20 @@ def test_clocks_that_carry_half_of_the_answers_are_a_weak_claim_and_all_lasting_
     assert grades(examine("shared")) == {"slow_modes": "strong", "clock_modes": "weak"}
 
 
+class PairedModes(Modes):
+    """Modes that are only drawn in pairs, as they are dealt out."""
+
+    def random_key(self, generator: torch.Generator) -> Tensor:
+        n_channels, n_modes = self.eigenvalues.shape
+        key = torch.rand(n_channels, n_modes // 2, generator=generator, dtype=torch.float64)
+        return key.repeat_interleave(2, 1)
+
+
 def dealt(modes: Modes, seed: int) -> Modes:
     """The same modes, of which others are said to be slow or clocks: eigenvalues are dealt out again, in pairs."""
     pairs = modes.eigenvalues.reshape(-1, 2)
     order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))
-    return replace(modes, eigenvalues=pairs[order].reshape(modes.eigenvalues.shape))
+    return PairedModes(modes.parts, pairs[order].reshape(modes.eigenvalues.shape), modes.vectors)
 
 
 def false_alarms(draws: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
