@@ -3,7 +3,8 @@
     python docs/by_seed.py                                      the table
     python docs/by_seed.py runs/mod10/ape-2L runs/mod10/rnn-1L  measures every seed in these folders, then the table
 
-A folder holds the runs of one cell, seed by seed, as `countlens sweep` leaves them.
+A folder holds the runs of one cell, seed by seed, as `countlens sweep` leaves them. Each run's last step is asked, so
+that no step is chosen; runs that have not ended are left out.
 """
 
 import csv
@@ -23,10 +24,11 @@ from probes.mechanism.verdict import Mechanisms
 from probes.registry import PROBES, load_subject
 from probes.result import NotApplicable, Result
 from probes.stats import mean_interval
+from training.run.folder import RunFolder
 
 TABLE = Path(__file__).with_name("by_seed.csv")
 COLUMNS = ("cell", "seed", "probe", "label", "grade", "value", "low", "high")
-ASKED = ("mechanism", "anchor")
+PROBE_NAMES = ("mechanism", "anchor")
 
 
 def grade_of(result: Result) -> str:
@@ -43,11 +45,12 @@ def measure(folder: str, known: set[tuple[str, str, str]]) -> None:
     cell = find_cell(folder)
     name = "/".join(Path(cell.name).parts[-2:])
     for seed, path in cell.files.items():
-        for probe in ASKED:
-            if (name, str(seed), probe) in known:
+        run = RunFolder(path.parent)
+        for probe in PROBE_NAMES:
+            if (name, str(seed), probe) in known or not run.finished:
                 continue
             try:
-                result = PROBES[probe].run(load_subject(path), 0)
+                result = PROBES[probe].run(load_subject(run.last), 0)
             except NotApplicable:
                 continue
             headline = headline_of(result)

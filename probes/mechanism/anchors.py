@@ -33,7 +33,7 @@ LITTLE = 0.1  # the surplus of an anchor that fails at some kind of move is no m
 
 @dataclass(frozen=True)
 class AnchorScore:
-    """How often a counter answers as one with this anchor would."""
+    """An anchor, and how often a counter answers as its formula says."""
 
     name: str
     equation: str
@@ -70,12 +70,12 @@ class Anchors(Result):
 
     @property
     def lead(self) -> Interval:
-        """Of the best anchor over the next one."""
+        """How much more the best anchor predicts than the second best."""
         return self.leads[0]
 
     @property
     def surplus(self) -> float:
-        """How much of what its best null leaves open the best anchor surely explains (`probes.mechanism.grades`)."""
+        """The surplus of the best anchor: the share that it surely explains of what its nulls leave open."""
         return anchor_surplus(self.best.accuracy, self.best.permuted, self.lead, self.worst_surplus)
 
     @property
@@ -95,14 +95,14 @@ class Anchors(Result):
         if self.best.permuted is not None:
             second += f", predictions for other rows {self.best.permuted.value:.0%}"
         if self.stands_out:
-            found = f"Its anchor is {self.best.name} ({self.grade}): {score}"
+            opening = f"Its anchor is {self.best.name} ({self.grade}): {score}"
         else:
-            found = f"No anchor stands out: {score}"
+            opening = f"No anchor stands out: {score}"
         follows = {move.tokens: move.follows.value for move in self.moves}
         groups = {tokens: share for tokens, share in follows.items() if tokens.startswith("first ")}
         together = max(groups, key=lambda tokens: groups[tokens])
         sentence = (
-            f"{found}, {second}.{self._failure} Answers follow the first token alone in {follows['token 1']:.0%}, "
+            f"{opening}, {second}.{self._failure} Answers follow the first token alone in {follows['token 1']:.0%}, "
             f"the {together} in {follows[together]:.0%} of cases."
         )
         if self.right < MOSTLY_RIGHT:
@@ -162,26 +162,26 @@ def _percent(interval: Interval) -> str:
 def anchor_probe(counter: Counter, anchors: Mapping[str, Anchor] = ANCHORS, rows: int = ROWS, seed: int = 0) -> Anchors:
     """Which anchor predicts a modular counter's answers when the PIDs of single tokens are moved."""
     task, _ = task_of_counter(counter)
-    found = anchor_hits(counter, anchors, rows, seed)
+    hits = anchor_hits(counter, anchors, rows, seed)
     scores = [
         AnchorScore(
             name,
             anchor.equation,
-            found.score(name),
-            found.permuted(name),
-            _by_distance(found.distances[name], found.predicted[name] == found.moves.answers, found.disputed, task),
+            hits.score(name),
+            hits.permuted(name),
+            _by_distance(hits.distances[name], hits.predicted[name] == hits.moves.answers, hits.disputed, task),
         )
         for name, anchor in anchors.items()
-        if name in found.hits
+        if name in hits.hits
     ]
     scores.sort(key=lambda score: -score.accuracy.value)
     best, second = (score.name for score in scores[:2])
-    leads = [found.share(found.hits[one.name] - found.hits[second if one.name == best else best]) for one in scores]
-    is_papers = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
-    expected = "first token" if is_papers else None
-    effects = _effects(found.moves, task, seed)
+    leads = [hits.share(hits.hits[score.name] - hits.hits[second if score.name == best else best]) for score in scores]
+    is_in_paper = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
+    expected = "first token" if is_in_paper else None
+    effects = _effects(hits.moves, task, seed)
     return Anchors(
-        task.name, found.right, tuple(scores), tuple(leads), effects, expected, *found.worst_kind(scores[0].name)
+        task.name, hits.right, tuple(scores), tuple(leads), effects, expected, *hits.worst_kind(scores[0].name)
     )
 
 
@@ -202,7 +202,7 @@ def _by_distance(
 
 
 def _effects(moves: MovedRows, task: Task, seed: int) -> tuple[MoveEffect, ...]:
-    """What each kind of move does: a later token sees its beginning move, and the token itself its own place."""
+    """What each kind of move does to the answers: at the moved token itself, or at all later ones."""
     column = torch.arange(moves.pids.shape[-1])
     effects = []
     for index, kind in enumerate(moves.kinds):

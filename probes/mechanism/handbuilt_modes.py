@@ -155,7 +155,7 @@ def _shared(task: Task) -> Recurrence:
     """Both in one state: of `slow` the channels of odd answers, of `clock` those of even ones."""
     slow, clock = _slow(task), _clock(task)
     n_pairs = max(slow.eigenvalues.shape[1], clock.eigenvalues.shape[1])
-    parts = [_widen(one, n_pairs) for one in (slow, clock)]
+    parts = [_widen(recurrence, n_pairs) for recurrence in (slow, clock)]
     even = torch.arange(parts[0].answers.shape[1]) % 2 == 0
     answers = torch.cat([parts[0].answers * ~even, parts[1].answers / STEEP * even])
     return Recurrence(
@@ -163,13 +163,11 @@ def _shared(task: Task) -> Recurrence:
     )
 
 
-def _widen(one: Recurrence, n_pairs: int) -> Recurrence:
-    """The same with more modes that nothing reads."""
-    more = n_pairs - one.eigenvalues.shape[1]
-    idle = torch.full((len(one.skip), more), complex(FAST[0]), dtype=torch.complex128)
-    return Recurrence(
-        torch.cat([one.eigenvalues, idle], 1), torch.cat([one.readout, 0 * idle], 1), one.skip, one.answers
-    )
+def _widen(recurrence: Recurrence, n_pairs: int) -> Recurrence:
+    """The same recurrence with more modes that nothing reads."""
+    shape = len(recurrence.skip), n_pairs - recurrence.eigenvalues.shape[1]
+    idle = torch.full(shape, complex(FAST[0]), dtype=torch.complex128)
+    return _join(recurrence.eigenvalues, recurrence.readout, idle, recurrence.skip, recurrence.answers)
 
 
 MECHANISMS: dict[str, Callable[[Task], Recurrence]] = {

@@ -53,7 +53,7 @@ class MemorySpace:
         return self.coordinates.norm(dim=0)
 
     def step(self, own: Vectors, donor: Vectors) -> Coordinates:
-        """From one memory to another."""
+        """The coordinates of the step from one memory to another."""
         return ((donor.double() - own.double()) / self.scale) @ self.axes
 
     def moved(self, own: Vectors, step: Coordinates) -> Vectors:
@@ -76,16 +76,17 @@ def effects(coordinates: Coordinates, values: Mapping[str, Values]) -> dict[str,
     }
     design = torch.cat(list(designs.values()), 1)
     gram = design.T @ design + RIDGE * torch.eye(design.shape[1]).to(design)
-    parts = torch.linalg.solve(gram, design.T @ coordinates).split([one.shape[1] for one in designs.values()])
-    weighted = {}
-    for (name, one), part in zip(designs.items(), parts, strict=True):
-        often = one.sum(0)[:, None]
-        weighted[name] = (part - (often * part).sum(0) / often.sum()) * often.sqrt()
-    return weighted
+    widths = [levels.shape[1] for levels in designs.values()]
+    parts = torch.linalg.solve(gram, design.T @ coordinates).split(widths)
+    by_variable = {}
+    for (name, levels), part in zip(designs.items(), parts, strict=True):
+        counts = levels.sum(0)[:, None]
+        by_variable[name] = (part - (counts * part).sum(0) / counts.sum()) * counts.sqrt()
+    return by_variable
 
 
 def main_directions(effect: Float[Tensor, "level q"], rank: int, least: float = 0.0) -> Basis:
-    """The directions along which effects differ most, no more than these; each by no less than `least`."""
+    """The directions along which effects differ most: at most `rank`, and only where they differ by `least` or more."""
     _, singular, across = torch.linalg.svd(effect, full_matrices=False)
     kept = int((singular > max(least, ROUNDING * float(singular[0]))).sum())
     return across[: min(rank, kept)].T
@@ -97,7 +98,7 @@ def strength(effect: Float[Tensor, "level q"]) -> float:
 
 
 def split_step(step: Coordinates, basis: Basis, others: Float[Tensor, "q n_others"]) -> Coordinates:
-    """The share of a step that belongs to one set of directions, when it is split between two.
+    """The part of a step along `basis`, when the step is split between `basis` and `others`.
 
     They need not be at right angles: of two that are nearly parallel, each takes only what the other cannot.
     """
@@ -114,13 +115,13 @@ def null_basis(
     generator: torch.Generator,
     at_right_angles: bool = True,
 ) -> Basis:
-    """Directions of a null, as many as asked for."""
+    """`rank` directions of a null."""
     if null == "shuffled":
-        dealt = values[variable][torch.randperm(len(values[variable]), generator=generator)]
-        return main_directions(effects(space.coordinates, {**values, variable: dealt})[variable], rank)
+        shuffled = values[variable][torch.randperm(len(values[variable]), generator=generator)]
+        return main_directions(effects(space.coordinates, {**values, variable: shuffled})[variable], rank)
     spread = space.spread
     if null == "span":
         filled = spread.square().cumsum(0) / spread.square().sum()
         spread = (torch.arange(len(spread)) <= int((filled < FILLED).sum())).double()
-    drawn = spread[:, None] * torch.randn(len(spread), rank, generator=generator, dtype=torch.float64)
-    return torch.linalg.qr(drawn)[0] if at_right_angles else drawn
+    directions = spread[:, None] * torch.randn(len(spread), rank, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(directions)[0] if at_right_angles else directions

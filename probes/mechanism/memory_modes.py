@@ -37,7 +37,7 @@ class Modes:
 
     @classmethod
     def of(cls, counter: Counter | None, parts: Sequence[Part]) -> "Modes":
-        """Those of a counter whose whole memory is the state of a linear recurrence."""
+        """The modes of a counter whose whole memory is the state of a linear recurrence."""
         matrices = []
         for part in parts:
             block = counter.blocks[part.layer] if isinstance(counter, Recurrent) else None
@@ -65,12 +65,12 @@ class Modes:
         )
 
     def moved(self, own: Vectors, amounts: Complex[Tensor, "row channel mode"], chosen: Chosen) -> Vectors:
-        """A memory after the share of a step that these modes have."""
+        """A memory after the part of a step that lies in these modes."""
         share = einsum(self.vectors, amounts * chosen, "channel size mode, row channel mode -> row channel size")
         return own + share.real.flatten(1).to(own.dtype)
 
     def random_key(self, generator: torch.Generator) -> Float[Tensor, "channel mode"]:
-        """A random number per mode; those of a conjugate pair, which stand side by side, have the same."""
+        """A random number per mode, the same for both modes of a conjugate pair, which stand side by side."""
         key = torch.rand(self.eigenvalues.shape, generator=generator, dtype=torch.float64)
         return key.roll(1, 1).where(self.eigenvalues.imag < 0, key)
 
@@ -132,7 +132,7 @@ def _nearest_others(modes: Modes, modulus: int, clock: Chosen, bench: Bench) -> 
 
 
 def _lowest(values: Float[Tensor, "channel mode"], number: int, among: Chosen | None = None) -> Chosen:
-    """The modes with the lowest values, so many, or all where there are not so many to choose from."""
+    """The `number` modes with the lowest values, or all if there are fewer to choose from."""
     among = torch.ones_like(values, dtype=torch.bool) if among is None else among
     number = min(number, int(among.sum()))
     return among & (values <= values[among].kthvalue(number).values) if number else torch.zeros_like(among)
@@ -141,7 +141,7 @@ def _lowest(values: Float[Tensor, "channel mode"], number: int, among: Chosen | 
 def _mode_claims(
     bench: Bench, modes: Modes, chosen: Chosen, variable: str, place: str, nulls: dict[str, list[Chosen]]
 ) -> tuple[MemoryClaim, ...]:
-    """These modes from the donor move the answers, all others leave them; as many modes at random do neither."""
+    """Two claims: with these modes from the donor the answers move, and with all other modes they stay."""
     trials, number = bench.trials, int(chosen.sum())
     if number == 0:
         raise NotApplicable(f"it has no {variable}")

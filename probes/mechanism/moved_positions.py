@@ -26,7 +26,7 @@ FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come b
 OWN = "own"
 LATE = f"one of tokens {SINGLE_TOKENS + 1} to {FIRST_WATCHED}"
 HALVES = (4, 6, 10, 16)  # of how many first tokens half are moved, others in every row: votes are told apart by it
-BETWEEN = "one between"  # after the first ones, before the token that answers
+BETWEEN = "a token between"  # after the first ones, before the token that answers
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class AnchorHits:
         return share_of_rows(hits, self.telling.sum(-1).double().numpy(), self.seed)
 
     def score(self, name: str) -> Interval:
-        """How often the counter answers as one with this anchor would."""
+        """How often the counter answers as the anchor's formula says."""
         return self.share(self.hits[name])
 
     def permuted(self, name: str) -> Interval | None:
-        """The same for other rows with the same kind of move; None where the predictions are the same."""
+        """How often it answers as predicted for other rows of the same kind of move; None if nothing differs there."""
         others = self.predicted[name].roll(1, 1)
         changed = bool((others != self.predicted[name]).any())
         return self.share(_hits(others, self.moves, self.telling)) if changed else None
@@ -74,27 +74,28 @@ class AnchorHits:
 
         All watched tokens of trained distances count, also where no anchor says that anything should happen.
         """
-        judged = self.moves.watched & self.in_training
+        watched = self.moves.watched & self.in_training
         predicted, others = self.predicted[name], self.predicted[name].roll(1, 1)
         shares = {}
         for index, kind in enumerate(self.moves.kinds):
-            counts = judged[index].sum(-1)[None].double().numpy()
+            counts = watched[index].sum(-1)[None].double().numpy()
             if not counts.any():
                 continue
-            mine, wrong = (
-                share_of_rows(_hits(answers, self.moves, judged)[index][None], counts, self.seed)
+            share, null = (
+                share_of_rows(_hits(answers, self.moves, watched)[index][None], counts, self.seed)
                 for answers in (predicted, others)
             )
-            differ = bool((others[index] != predicted[index])[judged[index]].any())
-            shares[kind] = mine, wrong if differ else None
+            differ = bool((others[index] != predicted[index])[watched[index]].any())
+            shares[kind] = share, null if differ else None
         return shares
 
     def worst_kind(self, name: str) -> tuple[str, float]:
         """The kind of move that an anchor explains least, and the surplus there."""
-        shares = self.by_kind(name)
-        left = {kind: surplus(mine, [] if null is None else [null]) for kind, (mine, null) in shares.items()}
-        kind = min(left, key=lambda kind: left[kind])
-        return kind, left[kind]
+        surpluses = {
+            kind: surplus(share, [] if null is None else [null]) for kind, (share, null) in self.by_kind(name).items()
+        }
+        worst = min(surpluses, key=lambda kind: surpluses[kind])
+        return worst, surpluses[worst]
 
     def best(self, names: Collection[str]) -> str:
         """Which of these anchors predicts most answers."""
@@ -102,13 +103,13 @@ class AnchorHits:
         return max(names, key=lambda name: float((self.hits[name].sum(1) / counts.clip(min=1))[counts > 0].mean()))
 
     def lead(self, name: str, others: Collection[str]) -> tuple[str, Interval]:
-        """The best of the others, and by how much this anchor predicts more answers."""
+        """The best of the others, and how much more often than it this anchor is right."""
         other = self.best(others)
         return other, self.share(self.hits[name] - self.hits[other])
 
 
 def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed: int) -> AnchorHits:
-    """What every anchor predicts for rows with moved PIDs, and how often the counter answers so."""
+    """Runs a counter on rows with moved PIDs, and compares its answers with every anchor's predictions."""
     task, _ = task_of_counter(counter)
     if task.period is None:
         raise NotApplicable(f"{task.name} is not modular counting: no beginning is subtracted there")
@@ -135,10 +136,10 @@ def _different(
 
     On a circle of few places a vote that fades at once is the first token's alone.
     """
-    kept: dict[tuple[int, ...], str] = {}
+    first_names: dict[tuple[int, ...], str] = {}
     for name, answers in predicted.items():
-        kept.setdefault(tuple(answers[telling].tolist()), name)
-    return {name: predicted[name] for name in kept.values()}
+        first_names.setdefault(tuple(answers[telling].tolist()), name)
+    return {name: predicted[name] for name in first_names.values()}
 
 
 def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[MovedRows, float]:
@@ -208,7 +209,7 @@ def _hits(predicted: Int[Tensor, "move row pos"], moves: MovedRows, telling: Boo
 
 
 def share_of_rows(hits: Shares, counts: Shares, seed: int) -> Interval:
-    """The share of hits, every kind of move counting alike, and what it lies between when rows are drawn again."""
+    """The share of hits, in which every kind of move counts alike, with its bootstrap interval over rows."""
 
     def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
         # A resample may lack every row of a kind that has something to tell.

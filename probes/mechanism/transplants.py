@@ -1,10 +1,10 @@
 """Transplants of what a recurrent counter remembers: all of it in one row, and part by part over many.
 
-With the memory after token i of one row put after token p of another, the other row goes on from there. Whole memories
-must do so: what follows is, to rounding, what follows in a row that begins with the one's first i tokens, so that
-nothing is learnt from it but how well the counter counts. What can come out either way is a transplant of one part:
-the state without Mamba's window, one layer of several. Where two memories differ in no other part, that is the whole
-memory again, and not testable.
+With the memory after token i of a donor row put after token p of another row, that row goes on from there. Whole
+memories must do so: what follows is, to rounding, what follows in a row that begins with the donor's first i tokens. So
+it shows how well the counter counts, and nothing else. What can come out either way is a transplant of one part: the
+state without Mamba's window, one layer of several. Where two memories differ in no other part, that is the whole memory
+again, and not testable.
 """
 
 from collections.abc import Sequence
@@ -53,10 +53,10 @@ class Transplant(Result):
 
     @property
     def verdict(self) -> Verdict:
-        judged = [follows for follows in self.followed if follows is not None]
+        as_predicted = [follows for follows in self.followed if follows is not None]
         return Verdict(
             f"With the memory of token {self.source_column + 1} at token {self.column + 1}, "
-            f"{sum(judged)} of {len(judged)} later answers go on from there.",
+            f"{sum(as_predicted)} of {len(as_predicted)} later answers go on from there.",
             "answers that go on from the row's own count",
         )
 
@@ -94,8 +94,8 @@ class MemoryParts(Result):
     @property
     def holders(self) -> list[PartTransplant]:
         """The parts that answers surely follow more often than all other parts together, the surest first."""
-        found = [part for part in self.parts if not part.forced and part.margin.low > 0]
-        return sorted(found, key=lambda part: -part.margin.value)
+        holders = [part for part in self.parts if not part.forced and part.margin.low > 0]
+        return sorted(holders, key=lambda part: -part.margin.value)
 
     @property
     def verdict(self) -> Verdict:
@@ -124,19 +124,19 @@ class MemoryParts(Result):
         return pd.DataFrame(
             [
                 {
-                    "layer": one.part.layer,
-                    "part": one.part.name,
-                    "size": one.part.stop - one.part.start,
-                    "not_testable": one.forced,
-                    "alone": one.alone.value,
-                    "alone_low": one.alone.low,
-                    "alone_high": one.alone.high,
-                    "without": one.without.value,
-                    "without_low": one.without.low,
-                    "without_high": one.without.high,
+                    "layer": part.part.layer,
+                    "part": part.part.name,
+                    "size": part.part.stop - part.part.start,
+                    "not_testable": part.forced,
+                    "alone": part.alone.value,
+                    "alone_low": part.alone.low,
+                    "alone_high": part.alone.high,
+                    "without": part.without.value,
+                    "without_low": part.without.low,
+                    "without_high": part.without.high,
                     "whole": self.whole.value,
                 }
-                for one in self.parts
+                for part in self.parts
             ]
         )
 
@@ -188,12 +188,12 @@ def memory_parts(counter: Counter, trials: int = N_TRIALS, seed: int = 0) -> Mem
 
 
 def parts_of_memory(task: Task, memory: Remembers, trials: int = N_TRIALS, seed: int = 0) -> MemoryParts:
-    """The same for anything that remembers."""
+    """The same as `memory_parts`, for anything that remembers."""
     draw = FORMS[task.form].trials if task.form in FORMS else spliced_trials
-    drawn = draw(task, memory, trials, torch.Generator().manual_seed(seed))
-    whole = mean_score(_follows(memory, drawn, drawn.donor))
-    parts = tuple(_part_transplant(memory, drawn, part) for part in memory.parts)
-    return MemoryParts(task.name, len(drawn), whole, parts)
+    pairs = draw(task, memory, trials, torch.Generator().manual_seed(seed))
+    whole = mean_score(_follows(memory, pairs, pairs.donor))
+    parts = tuple(_part_transplant(memory, pairs, part) for part in memory.parts)
+    return MemoryParts(task.name, len(pairs), whole, parts)
 
 
 def _part_transplant(memory: Remembers, trials: Trials, part: Part) -> PartTransplant:
