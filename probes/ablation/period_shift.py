@@ -38,6 +38,7 @@ from training.tasks import Task
 ROWS = 48  # at each of the columns
 COLUMNS = (0.4, 0.7, 1.0)  # of a row: which tokens answer
 LEAST_RIGHT = 0.3  # of answers: below this, there is little to move
+MOSTLY_RIGHT = 0.9  # of answers: below this, the verdict says how many it is about
 OTHER_PERIODS = (7, 9, 11, 13)  # the control's: the first that has no factor in common with the task's
 CODES = ("pid", "answer")
 LABELS = {
@@ -110,6 +111,8 @@ class PeriodShift(CausalTest):
             f"{own.place} {removed.text} stay right. The part that follows the answer moves {answer.text} at "
             f"{answer.place}."
         )
+        if self.right < MOSTLY_RIGHT:
+            sentence += f" This is about the {self.right:.0%} of answers that are right with nothing moved."
         agrees = None if self.claim is None else (graded(own) != "no") == self.claim
         return Verdict(sentence, "as many answers that follow an equal shift of another period", agrees)
 

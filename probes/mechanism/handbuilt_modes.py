@@ -22,7 +22,7 @@ from models.config import S4Config
 from models.errors import CountLensError, unknown
 from models.families import build_counter, config_to_dict, family_of
 from models.header import CheckpointInfo
-from models.s4 import S4, S4Block
+from models.s4 import S4, S4Block, S4Mixer
 from models.s4_kernel import StateSpace, discretise, truncate
 from training.tasks import Task, task_settings
 
@@ -78,6 +78,7 @@ def _set_weights(counter: S4, recurrence: Recurrence, task: Task) -> None:
         parameter.zero_()
     block.ln.bias.fill_(1.0)
     mixer, eigenvalues = block.mixer, recurrence.eigenvalues
+    assert isinstance(mixer, S4Mixer)
     diagonal = 2 * (eigenvalues - 1) / (eigenvalues + 1)  # the bilinear rule makes `eigenvalues` of it
     into = 1 - diagonal / 2  # ... and 1 of this
     mixer.log_decay.copy_(torch.log(-diagonal.real))
@@ -158,9 +159,8 @@ def _shared(task: Task) -> Recurrence:
     parts = [_widen(recurrence, n_pairs) for recurrence in (slow, clock)]
     even = torch.arange(parts[0].answers.shape[1]) % 2 == 0
     answers = torch.cat([parts[0].answers * ~even, parts[1].answers / STEEP * even])
-    return Recurrence(
-        *(torch.cat([getattr(part, name) for part in parts]) for name in ("eigenvalues", "readout", "skip")), answers
-    )
+    eigenvalues, readout = torch.cat([part.eigenvalues for part in parts]), torch.cat([part.readout for part in parts])
+    return Recurrence(eigenvalues, readout, torch.cat([part.skip for part in parts]), answers)
 
 
 def _widen(recurrence: Recurrence, n_pairs: int) -> Recurrence:

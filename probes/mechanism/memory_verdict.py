@@ -148,8 +148,8 @@ def examine(
 ) -> MemoryMechanisms:
     """The same as `memory_mechanisms`, for anything that remembers."""
     if task.form not in FORMS:
-        stated = " and ".join(FORMS)
-        raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {stated} counting")
+        forms = " and ".join(FORMS)
+        raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {forms} counting")
     stated = HYPOTHESES if hypotheses is None else hypotheses
     bench = Bench.of(task, memory, trials, seed, counter)
     whole = edit_scores(memory, bench.trials, [bench.trials.donor], bench.trials.donor_labels)[0]

@@ -94,14 +94,14 @@ class StartDistance(CausalTest):
     @property
     def verdict(self) -> Verdict:
         score = self.scores[self.best]
-        kinds = ", ".join(f"{one.done} {one.share.value:.0%}" for outcome in self._of(self.best, TRAINED))
+        kinds = ", ".join(f"{outcome.done} {outcome.share.value:.0%}" for outcome in self._of(self.best, TRAINED))
         sentence = (
             f"{self.headline.label[0].upper()}{self.headline.label[1:]}: {self.best} predicts {score.value:.0%} "
             f"({score.low:.0%} to {score.high:.0%}) of the answers ({kinds})"
         )
         beyond = self._of(self.best, BEYOND)
         if beyond:
-            sentence += f", beyond training lengths {sum(one.share.value for one in beyond) / len(beyond):.0%}"
+            sentence += f", beyond training lengths {sum(outcome.share.value for outcome in beyond) / len(beyond):.0%}"
         others = ", ".join(f"{way} {self.scores[way].value:.0%}" for way in self.scores if way != self.best)
         sentence += f"; {others}."
         swaps = [outcome for outcome in self.outcomes if not outcome.way]

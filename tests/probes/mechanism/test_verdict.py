@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from planted_counters import labels_of, modulo_five_counter, token_counter, with_task
 from torch import Tensor, nn
 
 from models import TransformerConfig, build_counter, load_counter
@@ -154,21 +155,12 @@ def test_a_counter_that_does_not_correct_for_the_shift_is_found_out() -> None:
     assert graded(result) == {"absolute_position": "strong"}
 
 
-def handbuilt(counter: Transformer, task: Task) -> Transformer:
-    counter.info = CheckpointInfo("transformer", {}, task=task_settings(task), policy="shifted")
-    return counter
-
-
-def labels_of(task: Task, n: int = 10) -> list[int]:
-    return task.answer_ids(torch.arange(n) - task.prefix).tolist()
-
-
 @pytest.mark.parametrize("voters", [(1, 2, 3), (0, 2, 4)])
 def test_other_votes_than_the_stated_ones_are_a_weak_refinement_at_most(voters: tuple[int, ...]) -> None:
     """They predict the same as a vote of the first five wherever only the first few tokens are moved together."""
     task = make_task("mod10", bos=True)
     counter = voted_position_counter(labels_of(task), task.vocab.id("<bos>"), task.vocab.size, voters)
-    result = mechanisms(handbuilt(counter, task), pairs=PAIRS)
+    result = mechanisms(with_task(counter, task), pairs=PAIRS)
     assert graded(result).pop("beginning") == "strong"
     assert set(graded(result).values()) <= {"strong", "weak"}
     assert graded(result).get("vote_position", "weak") == "weak"
@@ -177,41 +169,10 @@ def test_other_votes_than_the_stated_ones_are_a_weak_refinement_at_most(voters: 
 def test_the_tenth_token_is_no_stated_anchor() -> None:
     task = make_task("mod10", bos=True)
     counter = voted_position_counter(labels_of(task), task.vocab.id("<bos>"), task.vocab.size, (9,))
-    result = mechanisms(handbuilt(counter, task), pairs=PAIRS)
+    result = mechanisms(with_task(counter, task), pairs=PAIRS)
     assert graded(result)["beginning"] == "strong"
     assert set(graded(result)) <= {"beginning", "vote_position"}
     assert graded(result).get("vote_position", "weak") == "weak"
-
-
-def token_counter(task: Task) -> Transformer:
-    """Counts tokens by the share of bos. The PID modulo 10 is in its stream, and nothing reads it."""
-    layout = Layout({"one": 1, "bos": 1, "own": 10, "share": 1, "count": 10})
-    longest = 128
-    cfg = TransformerConfig(task.vocab.size, "ape", n_layers=1, d_model=layout.d_model, n_heads=1, d_mlp=3 * longest)
-    counter = Transformer(cfg)
-    for parameter in counter.parameters():
-        nn.init.zeros_(parameter)
-    block = counter.blocks[0]
-    assert isinstance(block, Block)
-    with torch.no_grad():
-        is_bos = torch.full((task.vocab.size, 1), -1.0)
-        is_bos[task.vocab.id("<bos>")] = 1
-        counter.embed.W_E.copy_(layout.write("one") + is_bos @ layout.write("bos"))
-        counter.pos_embed.W_pos.copy_(torch.eye(10)[torch.arange(cfg.max_position) % 10] @ layout.write("own"))
-        block.attn.W_V[0, :, :1] = (layout.read("bos") + layout.read("one")) / 2
-        block.attn.W_O[0, :1] = layout.write("share")
-        for index in range(longest):  # a hat over the share 1 / (index + 1)
-            share, width = 1 / (index + 1), 1 / (index + 1) - 1 / (index + 2)
-            height = (layout.read("share") - share * layout.read("one")) / width
-            neurons = slice(3 * index, 3 * index + 3)
-            block.mlp.W_in[:, neurons] = torch.cat(
-                [height + layout.read("one"), height, height - layout.read("one")], 1
-            )
-            block.mlp.W_out[neurons] = torch.tensor([[1.0], [-2.0], [1.0]]) * layout.write("count")[index % 10]
-        for norm, square in ((block.ln1, 3), (block.ln2, 3), (counter.ln_final, 4)):
-            nn.init.constant_(norm.w, math.sqrt(2 * square / cfg.d_model + cfg.eps))
-        counter.unembed.W_U[:, labels_of(task)] = 20 * layout.read("count")
-    return handbuilt(counter.eval(), task)
 
 
 def test_tokens_that_are_counted_beside_clusters_that_nothing_reads_are_found_and_no_position_is() -> None:
@@ -220,11 +181,7 @@ def test_tokens_that_are_counted_beside_clusters_that_nothing_reads_are_found_an
 
 
 def test_a_counter_modulo_five_explains_half_of_what_counting_modulo_ten_asks() -> None:
-    task = make_task("mod10", bos=True)
-    counter = handbuilt_counter("first_position", task)
-    with torch.no_grad():
-        counter.pos_embed.W_pos.copy_(counter.pos_embed.W_pos[torch.arange(counter.cfg.max_position) % 5])
-    result = mechanisms(counter, pairs=PAIRS)
+    result = mechanisms(modulo_five_counter(make_task("mod10", bos=True)), pairs=PAIRS)
     assert set(graded(result).values()) <= {"weak", "partial"}
     assert claim(result, "beginning", "answers").accuracy.value == pytest.approx(0.5, abs=0.15)
 
