@@ -66,18 +66,20 @@ def read_table() -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
+def table_text(rows: list[dict[str, Any]]) -> str:
     """One line per cell and probe: how many seeds say what, and the mean of their numbers with an interval."""
     cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         cells[row["cell"], row["probe"]].append(row)
-    print("| cell | probe | seeds | verdicts | share, mean over seeds |\n|---|---|---|---|---|")
+    lines = ["| cell | probe | seeds | verdicts | number, mean over seeds |", "|---|---|---|---|---|"]
     for (cell, probe), seeds in sorted(cells.items()):
         labels = Counter(row["label"] + (f", {row['grade']}" if row["grade"] != "none" else "") for row in seeds)
         verdicts = "; ".join(f"{label}: {number}" for label, number in labels.most_common())
         mean = mean_interval(np.array([float(row["value"]) for row in seeds]))
-        share = " to ".join(f"{100 * max(bound, 0.0):.0f}" for bound in (mean.low, min(mean.high, 1.0)))
-        print(f"| `{cell}` | {probe} | {len(seeds)} | {verdicts} | {100 * mean.value:.0f} % ({share}) |")
+        low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (mean.low, mean.high))
+        interval = f" ({low:.0f} to {high:.0f})" if np.isfinite(low) else ""
+        lines.append(f"| `{cell}` | {probe} | {len(seeds)} | {verdicts} | {100 * mean.value:.0f} %{interval} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -85,7 +87,7 @@ def main() -> None:
     known = {(row["cell"], row["seed"], row["probe"]) for row in read_table()}
     for folder in sys.argv[1:]:
         measure(folder, known)
-    print_table(read_table())
+    print(table_text(read_table()))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from models.transformer import Transformer
+from probes.mechanism.additive_fit import additive_fit
 from probes.mechanism.hypotheses import Hypothesis, Query
 from probes.mechanism.interchange import Basis, Projector, span
 from probes.mechanism.places import Place
@@ -22,7 +23,6 @@ from training.evaluate import evaluating
 from training.tasks import Task
 
 DEGREE = 3  # of the curve along which activations follow a magnitude
-RIDGE = 1e-6
 
 
 def variable_directions(
@@ -81,11 +81,8 @@ def _effects(
         else _steps(variable.value(query)[linked])
         for variable in hypothesis.variables
     }
-    design = torch.cat(list(designs.values()), 1)
-    gram = design.T @ design + RIDGE * torch.eye(design.shape[1], dtype=design.dtype, device=design.device)
-    centred = activations[linked] - activations[linked].mean(0)
-    parts = torch.linalg.solve(gram, design.T @ centred).split([columns.shape[1] for columns in designs.values()])
-    effects = {name: columns @ part for (name, columns), part in zip(designs.items(), parts, strict=True)}
+    parts = additive_fit(designs, activations[linked] - activations[linked].mean(0))
+    effects = {name: designs[name] @ part for name, part in parts.items()}
     return {name: effect - effect.mean(0) for name, effect in effects.items()}
 
 

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from probes.mechanism.additive_fit import additive_fit
 from probes.mechanism.memory import Vectors
 
 Coordinates = Float[Tensor, "row q"]
@@ -24,7 +25,6 @@ Values = Int[Tensor, "sample"]
 NULLS = ("shuffled", "covariance", "span")
 ROUNDING = 1e-6  # what varies by less than this share of its size does not vary
 FILLED = 0.999  # of the variance, by the components that make the span
-RIDGE = 1e-6
 SPLIT = 1e-3  # directions nearer to parallel than this are not told apart
 
 
@@ -74,13 +74,9 @@ def effects(coordinates: Coordinates, values: Mapping[str, Values]) -> dict[str,
         name: torch.nn.functional.one_hot(value.unique(return_inverse=True)[1]).to(coordinates)
         for name, value in values.items()
     }
-    design = torch.cat(list(designs.values()), 1)
-    gram = design.T @ design + RIDGE * torch.eye(design.shape[1]).to(design)
-    widths = [levels.shape[1] for levels in designs.values()]
-    parts = torch.linalg.solve(gram, design.T @ coordinates).split(widths)
     by_variable = {}
-    for (name, levels), part in zip(designs.items(), parts, strict=True):
-        counts = levels.sum(0)[:, None]
+    for name, part in additive_fit(designs, coordinates).items():
+        counts = designs[name].sum(0)[:, None]
         by_variable[name] = (part - (counts * part).sum(0) / counts.sum()) * counts.sqrt()
     return by_variable
 
