@@ -38,6 +38,7 @@ from training.tasks import Task
 ROWS = 48  # for each of the columns
 COLUMNS = (0.4, 0.7, 1.0)  # the tokens that answer, as shares of the row
 LEAST_RIGHT = 0.3  # share of right answers that a counter needs for this probe
+MOSTLY_RIGHT = 0.9  # share of right answers below which the verdict says how many it is about
 OTHER_PERIODS = (7, 9, 11, 13)  # for the control: the first of these that is coprime to the task's period
 CODES = ("pid", "answer")
 LABELS = {
@@ -109,6 +110,8 @@ class PeriodShift(CausalTest):
             f"{own.place} {removed.text} stay right. The part that follows the answer moves {answer.text} at "
             f"{answer.place}."
         )
+        if self.right < MOSTLY_RIGHT:
+            sentence += f" This is about the {self.right:.0%} of answers that are right with nothing moved."
         agrees = None if self.claim is None else (grade_outcome(own) != "no") == self.claim
         return Verdict(sentence, "as many answers that follow an equal shift of another period", agrees)
 

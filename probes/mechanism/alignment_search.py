@@ -60,7 +60,7 @@ class AlignmentSearch(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for the counter and one for each control."""
+        """One line for the counter and a line per control."""
         rows = {"counter": self.accuracy, "arbitrary": self.arbitrary, "untrained": self.untrained}
         return pd.DataFrame([{"learned": name} | vars(interval) for name, interval in rows.items()])
 
@@ -76,11 +76,11 @@ def alignment_search(
     pairs: int = N_PAIRS,
     seed: int = 0,
 ) -> AlignmentSearch:
-    """Learns in which directions of a place the variable of a hypothesis is, and scores them on other pairs."""
+    """Learns the directions of a place that hold a hypothesis' variable, and scores them on other pairs."""
     task, _ = task_of_counter(counter)
     hypotheses = hypotheses_of(counter, task)
     assert isinstance(counter, Transformer)
-    one, chosen = _choose(hypotheses, hypothesis, variable)
+    algorithm, swap_variable = _choose(hypotheses, hypothesis, variable)
     if kind not in SUBSPACE_KINDS:
         raise unknown("place", kind, SUBSPACE_KINDS)
     if not 0 <= layer < counter.cfg.n_layers or not 0 < rank < counter.cfg.d_model:
@@ -89,10 +89,10 @@ def alignment_search(
         )
     place = Place((kind,), (layer,), within=(hypothesis, variable))
     learn, judge = (
-        draw_pairs(counter, task, {hypothesis: one}, number, seed + extra)
+        draw_pairs(counter, task, {hypothesis: algorithm}, number, seed + extra)
         for number, extra in ((pairs, 1_000_003), (N_HELD_OUT, 2_000_003))
     )
-    search = _Search(task, one, chosen, place, learn, judge, rank, epochs, seed)
+    search = _Search(task, algorithm, swap_variable, place, learn, judge, rank, epochs, seed)
     untrained = build_counter(counter.cfg, torch.Generator().manual_seed(seed)).to(counter.device)
     assert isinstance(untrained, Transformer)
     return AlignmentSearch(
@@ -121,7 +121,7 @@ class _Search:
     seed: int
 
     def accuracy(self, counter: Transformer, arbitrary: bool = False) -> Interval:
-        """How often swaps along directions that were learned from some pairs come out on others."""
+        """How often swaps come out on the held-out pairs, along directions that were learned from the others."""
         basis = self._directions(counter, *self._targets(self.learn, arbitrary))
         answers = Swapper(counter, self.judge, [self.place], {self.place: basis @ basis.T}).answers(self.place)
         expected, tells = self._targets(self.judge, arbitrary)
@@ -166,7 +166,7 @@ class _Search:
 def _choose(hypotheses: dict[str, Hypothesis], hypothesis: str, variable: str) -> tuple[Hypothesis, Variable]:
     if hypothesis not in hypotheses:
         raise unknown("hypothesis", hypothesis, hypotheses)
-    variables = {one.name: one for one in hypotheses[hypothesis].variables}
+    variables = {known.name: known for known in hypotheses[hypothesis].variables}
     if variable not in variables:
         raise unknown("variable", variable, variables)
     return hypotheses[hypothesis], variables[variable]

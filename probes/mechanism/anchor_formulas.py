@@ -29,13 +29,13 @@ def _from_token(index: int, pids: PositionIds, period: int) -> Distances:
 
 
 def _from_vote(voters: int, pids: PositionIds, period: int) -> Distances:
-    """From the beginning that most of the first tokens imply."""
+    """Distances from the beginning that most of the first `voters` tokens imply."""
     implied = pids - torch.arange(pids.shape[-1], device=pids.device)
     return (pids - implied[..., :voters].mode(-1, keepdim=True).values).double()
 
 
 def _from_circular_mean(reach: int, pids: PositionIds, period: int) -> Distances:
-    """From the mean, on a circle of `period` places, of the beginnings that all tokens so far imply.
+    """Distances from the mean, on a circle of `period` places, of the beginnings that all tokens so far imply.
 
     A token counts the less the later it comes: e times less after every `reach` tokens.
     """
@@ -48,7 +48,7 @@ def _from_circular_mean(reach: int, pids: PositionIds, period: int) -> Distances
 
 
 def _from_mean(pids: PositionIds, period: int) -> Distances:
-    """In a row of contiguous PIDs the beginning is as far before the mean as the token is after it."""
+    """Distances from a beginning that is as far before the mean PID as the token is after it."""
     return 2 * (pids - pids.double().cumsum(-1) / torch.arange(1, pids.shape[-1] + 1, device=pids.device))
 
 

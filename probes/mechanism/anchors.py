@@ -6,6 +6,9 @@ model: the distance from the beginning that a counter with this anchor sees at e
 alone. Its score is how often the counter answers accordingly, over tokens about which the anchors disagree and which no
 move takes out of the distances of training; every kind of move counts alike. It has two nulls: the score of predictions
 for other rows with the same kind of move (*permuted*), and the best score of the other anchors (*wrong anchor*).
+An anchor is also no better than at the kind of move that it explains least: a vote of tokens 2 to 4 is a vote of the
+first five as long as only the first few tokens are moved together, and what ignores every beginning counts tokens as
+long as its own PID stays.
 """
 
 from collections.abc import Mapping
@@ -18,16 +21,19 @@ from torch import Tensor
 
 from models.counter import Counter
 from probes.mechanism.anchor_formulas import ANCHORS, Anchor
-from probes.mechanism.grades import grade, of_what_is_left, surplus
+from probes.mechanism.grades import GRADES, SUPPORTED, grade, of_what_is_left, surplus
 from probes.mechanism.moved_positions import OWN, ROWS, MovedRows, anchor_hits, share_of_rows
 from probes.result import SHARE, Headline, Result, Verdict, task_of_counter
 from probes.stats import Interval
 from training.tasks import Task
 
+MOSTLY_RIGHT = 0.9  # of tokens: where fewer are answered right, the verdict says how many it is about
+LITTLE = 0.1  # the surplus of an anchor that fails at some kind of move is no more than this
+
 
 @dataclass(frozen=True)
 class AnchorScore:
-    """How often a counter answers as one with this anchor would."""
+    """An anchor, and how often a counter answers as its formula says."""
 
     name: str
     equation: str
@@ -55,6 +61,8 @@ class Anchors(Result):
     leads: tuple[Interval, ...]  # of each anchor over the best of the others, on the same rows
     moves: tuple[MoveEffect, ...]
     expected: str | None  # the paper's anchor; None: it names none for such a counter
+    worst_move: str  # the kind of move that the best anchor explains least
+    worst_surplus: float  # what it surely explains there of that which predictions for other rows leave open
 
     @property
     def best(self) -> AnchorScore:
@@ -62,13 +70,13 @@ class Anchors(Result):
 
     @property
     def lead(self) -> Interval:
-        """Of the best anchor over the next one."""
+        """How much more the best anchor predicts than the second best."""
         return self.leads[0]
 
     @property
     def surplus(self) -> float:
-        """How much of what its best null leaves open the best anchor surely explains (`probes.mechanism.grades`)."""
-        return anchor_surplus(self.best.accuracy, self.best.permuted, self.lead)
+        """The surplus of the best anchor: the share that it surely explains of what its nulls leave open."""
+        return anchor_surplus(self.best.accuracy, self.best.permuted, self.lead, self.worst_surplus)
 
     @property
     def grade(self) -> str:
@@ -94,21 +102,31 @@ class Anchors(Result):
         if self.best.permuted is not None:
             second += f", predictions for other rows {self.best.permuted.value:.0%}"
         if self.stands_out:
-            found = f"Its anchor is {self.best.name} ({self.grade}): {score}"
+            opening = f"Its anchor is {self.best.name} ({self.grade}): {score}"
         else:
-            found = f"No anchor stands out: {score}"
+            opening = f"No anchor stands out: {score}"
         follows = {move.tokens: move.follows.value for move in self.moves}
         groups = {tokens: share for tokens, share in follows.items() if tokens.startswith("first ")}
         together = max(groups, key=lambda tokens: groups[tokens])
         sentence = (
-            f"{found}, {second}. Answers follow the first token alone in {follows['token 1']:.0%}, "
+            f"{opening}, {second}.{self._failure} Answers follow the first token alone in {follows['token 1']:.0%}, "
             f"the {together} in {follows[together]:.0%} of cases."
         )
-        agrees = None if self.expected is None else self.stands_out and self.best.name == self.expected
+        if self.right < MOSTLY_RIGHT:
+            sentence += f" This is about the {self.right:.0%} of tokens that it answers right."
+        agrees = None if self.expected is None else self.grade in SUPPORTED and self.best.name == self.expected
         return Verdict(sentence, "another anchor that predicts the answers to moved PIDs surely better", agrees)
 
+    @property
+    def _failure(self) -> str:
+        """Which kind of move the best anchor does not explain, or hardly."""
+        if grade(self.worst_surplus) == GRADES[-1]:
+            return ""
+        what = "the token's own PID" if self.worst_move == OWN else self.worst_move
+        return f" It explains {'little' if self.worst_surplus > 0 else 'nothing'} of moves of {what}."
+
     def to_frame(self) -> pd.DataFrame:
-        """One line an anchor."""
+        """One line per anchor."""
         lines = [
             {
                 "anchor": score.name,
@@ -126,7 +144,7 @@ class Anchors(Result):
         return pd.DataFrame(lines)
 
     def moves_frame(self) -> pd.DataFrame:
-        """One line a kind of move."""
+        """One line per kind of move."""
         lines = [
             {"tokens": move.tokens, "follows": move.follows.value, "low": move.follows.low, "high": move.follows.high}
             | {"changes": move.changes.value}
@@ -135,10 +153,13 @@ class Anchors(Result):
         return pd.DataFrame(lines)
 
 
-def anchor_surplus(accuracy: Interval, permuted: Interval | None, lead: Interval) -> float:
-    """The surplus over both nulls: over the wrong anchor by the lead, which is taken on the same rows."""
+def anchor_surplus(accuracy: Interval, permuted: Interval | None, lead: Interval, at_worst: float) -> float:
+    """The surplus over both nulls: over the wrong anchor by the lead, which is taken on the same rows.
+
+    It is no more than the surplus at the worst kind of move; one that fails there may still be a weak claim.
+    """
     over_wrong = of_what_is_left(lead.low, accuracy.value - lead.value)
-    return min(over_wrong, surplus(accuracy, [] if permuted is None else [permuted]))
+    return min(over_wrong, surplus(accuracy, [] if permuted is None else [permuted]), max(at_worst, LITTLE))
 
 
 def _percent(interval: Interval) -> str:
@@ -148,25 +169,27 @@ def _percent(interval: Interval) -> str:
 def anchor_probe(counter: Counter, anchors: Mapping[str, Anchor] = ANCHORS, rows: int = ROWS, seed: int = 0) -> Anchors:
     """Which anchor predicts a modular counter's answers when the PIDs of single tokens are moved."""
     task, _ = task_of_counter(counter)
-    found = anchor_hits(counter, anchors, rows, seed)
+    hits = anchor_hits(counter, anchors, rows, seed)
     scores = [
         AnchorScore(
             name,
             anchor.equation,
-            found.score(name),
-            found.permuted(name),
-            _by_distance(found.distances[name], found.predicted[name] == found.moves.answers, found.disputed, task),
+            hits.score(name),
+            hits.permuted(name),
+            _by_distance(hits.distances[name], hits.predicted[name] == hits.moves.answers, hits.disputed, task),
         )
         for name, anchor in anchors.items()
-        if name in found.hits
+        if name in hits.hits
     ]
     scores.sort(key=lambda score: -score.accuracy.value)
     best, second = (score.name for score in scores[:2])
-    leads = [found.share(found.hits[one.name] - found.hits[second if one.name == best else best]) for one in scores]
-    is_papers = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
-    expected = "first token" if is_papers else None
-    effects = _effects(found.moves, task, seed)
-    return Anchors(task.name, found.right, tuple(scores), tuple(leads), effects, expected)
+    leads = [hits.share(hits.hits[score.name] - hits.hits[second if score.name == best else best]) for score in scores]
+    is_in_paper = getattr(counter.cfg, "position", None) in ("ape", "sine") and not task.bos
+    expected = "first token" if is_in_paper else None
+    effects = _effects(hits.moves, task, seed)
+    return Anchors(
+        task.name, hits.right, tuple(scores), tuple(leads), effects, expected, *hits.worst_kind(scores[0].name)
+    )
 
 
 def _by_distance(
@@ -186,7 +209,7 @@ def _by_distance(
 
 
 def _effects(moves: MovedRows, task: Task, seed: int) -> tuple[MoveEffect, ...]:
-    """What each kind of move does: a later token sees its beginning move, and the token itself its own place."""
+    """What each kind of move does to the answers: at the moved token itself, or at all later ones."""
     column = torch.arange(moves.pids.shape[-1])
     effects = []
     for index, kind in enumerate(moves.kinds):

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from models.transformer import Transformer
+from probes.mechanism.additive_fit import additive_fit
 from probes.mechanism.hypotheses import Hypothesis, Query
 from probes.mechanism.interchange import Basis, Projector, span
 from probes.mechanism.places import Place
@@ -22,7 +23,6 @@ from training.evaluate import evaluating
 from training.tasks import Task
 
 DEGREE = 3  # of the curve along which activations follow a magnitude
-RIDGE = 1e-6
 
 
 def variable_directions(
@@ -33,18 +33,18 @@ def variable_directions(
     rows: int,
     seed: int,
 ) -> dict[Place, Projector]:
-    """What of a displacement at each place belongs to each variable, from a fit to the tokens of rows of their own."""
-    sought = [place for place in places if place.within is not None]
-    if not sought:
+    """For each place, the projector on the directions of its variable, fitted to the tokens of rows drawn for this."""
+    subspaces = [place for place in places if place.within is not None]
+    if not subspaces:
         return {}
-    drawn = draw_whole_rows(
+    whole_rows = draw_whole_rows(
         task, counter.cfg.max_position, rows, torch.Generator().manual_seed(seed), torch.device(counter.device)
     )
-    row, column = watched(task, drawn).nonzero(as_tuple=True)
-    query = Query.of(drawn, row, column)
-    names = sorted({name for place in sought for name in place.hooks})
+    row, column = watched(task, whole_rows).nonzero(as_tuple=True)
+    query = Query.of(whole_rows, row, column)
+    names = sorted({name for place in subspaces for name in place.hooks})
     with evaluating(counter):
-        _, cache = counter.run_with_cache(drawn.token_ids, drawn.position_ids, names_filter=names)
+        _, cache = counter.run_with_cache(whole_rows.token_ids, whole_rows.position_ids, names_filter=names)
     activations = torch.cat([cache[name][row, column] for name in names], 1).double()
     widths = [cache[name].shape[-1] for name in names]
     along: dict[Place, Projector] = {}
@@ -53,17 +53,19 @@ def variable_directions(
             variable: dict(zip(names, effect.split(widths, 1), strict=True))
             for variable, effect in _effects(hypothesis, query, activations).items()
         }
-        followed = [place for place in sought if place.within is not None and place.within[0] == title]
-        for place in followed:
+        for place in subspaces:
             assert place.within is not None
+            if place.within[0] != title:
+                continue
             bases = {variable: span(by_hook[place.hooks[0]]) for variable, by_hook in effects.items()}
             along[place] = _projector(bases, place.within[1])
     return along
 
 
 def _projector(bases: Mapping[str, Basis], variable: str) -> Projector:
-    """Splits a displacement between all variables' directions and keeps what belongs to one: `step @ projector`."""
-    coordinates = torch.linalg.pinv(torch.cat(list(bases.values()), 1)).split([one.shape[1] for one in bases.values()])
+    """The matrix that takes a displacement to the part along one variable's directions: `step @ projector`."""
+    ranks = [basis.shape[1] for basis in bases.values()]
+    coordinates = torch.linalg.pinv(torch.cat(list(bases.values()), 1)).split(ranks)
     return (bases[variable] @ dict(zip(bases, coordinates, strict=True))[variable]).T
 
 
@@ -79,16 +81,13 @@ def _effects(
         else _steps(variable.value(query)[linked])
         for variable in hypothesis.variables
     }
-    design = torch.cat(list(designs.values()), 1)
-    gram = design.T @ design + RIDGE * torch.eye(design.shape[1], dtype=design.dtype, device=design.device)
-    centred = activations[linked] - activations[linked].mean(0)
-    parts = torch.linalg.solve(gram, design.T @ centred).split([one.shape[1] for one in designs.values()])
-    effects = {name: one @ part for (name, one), part in zip(designs.items(), parts, strict=True)}
+    parts = additive_fit(designs, activations[linked] - activations[linked].mean(0))
+    effects = {name: designs[name] @ part for name, part in parts.items()}
     return {name: effect - effect.mean(0) for name, effect in effects.items()}
 
 
 def _linked(levels: Sequence[Int[Tensor, "query"]], n_queries: int) -> Bool[Tensor, "query"]:
-    """The tokens whose values are linked by other tokens: values that always occur together cannot be told apart."""
+    """The largest set of tokens with linked values: values that always occur together cannot be told apart."""
     if len(levels) < 2:
         return torch.ones(n_queries, dtype=torch.bool)
     first, *others = (level.cpu().numpy() for level in levels)
@@ -101,12 +100,12 @@ def _linked(levels: Sequence[Int[Tensor, "query"]], n_queries: int) -> Bool[Tens
 
 
 def _steps(values: Float[Tensor, "query"]) -> Float[Tensor, "query value"]:
-    """A column for each value."""
+    """One-hot columns, one per value."""
     return torch.nn.functional.one_hot(values.unique(return_inverse=True)[1]).double()
 
 
 def _curve(values: Float[Tensor, "query"]) -> Float[Tensor, "query power"]:
-    """Powers of the value, each without what the lower ones have."""
+    """Orthogonal polynomials of the value, up to DEGREE."""
     scaled = (values.double() - values.double().mean()) / values.double().std().clamp(min=1e-9)
     powers = torch.stack([scaled**power for power in range(1, DEGREE + 1)], 1)
     return torch.linalg.qr(powers - powers.mean(0))[0] * len(values) ** 0.5

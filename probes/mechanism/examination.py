@@ -66,27 +66,32 @@ class Examination:
         self, counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis], pairs: int, seed: int
     ) -> None:
         self.counter, self.task, self.seed = counter, task, seed
-        self.hypotheses = {name: one for name, one in hypotheses.items() if one.swaps_of not in hypotheses}
+        self.hypotheses = {
+            name: hypothesis for name, hypothesis in hypotheses.items() if hypothesis.swaps_of not in hypotheses
+        }
+        variables = [
+            (name, variable) for name, hypothesis in self.hypotheses.items() for variable in hypothesis.variables
+        ]
         self._places = [
             place
             for place in places_of(counter, task, self.hypotheses)
-            if any(may_hold(place, name, one) for name, each in self.hypotheses.items() for one in each.variables)
+            if any(may_hold(place, name, variable) for name, variable in variables)
         ]
         self._along = variable_directions(counter, task, self.hypotheses, self._places, FIT_ROWS, seed)
         self._seeds = np.random.SeedSequence(seed).generate_state(4).tolist()
         # Where only distances matter there are few places, so that longer rows cost little.
         counted = task.train_length if counter.ignores_shifts else None
         self.searched = self._search(self._swapper("near", SEARCH_PAIRS, self._seeds[0], self._places, counted))
-        chosen = [self.place_of(name, one) for name, each in self.hypotheses.items() for one in each.variables]
-        self._score = self._swapper("near", pairs, self._seeds[1], chosen, task.train_length)
-        self._far = self._swapper("far", FAR_PAIRS, self._seeds[2], chosen) if task.period else None
-        self._longer = self._longer_rows(chosen)
+        places = [self.place_of(name, variable) for name, variable in variables]
+        self._score = self._swapper("near", pairs, self._seeds[1], places, task.train_length)
+        self._far = self._swapper("far", FAR_PAIRS, self._seeds[2], places) if task.period else None
+        self._longer = self._longer_rows(places)
 
     def _swapper(
-        self, rows: Rows, pairs: int, seed: int, places: Sequence[Place], counted: int | None = None
+        self, rows: Rows, n_pairs: int, seed: int, places: Sequence[Place], counted: int | None = None
     ) -> Swapper:
-        drawn = draw_pairs(self.counter, self.task, self.hypotheses, pairs, seed, rows, counted)
-        return Swapper(self.counter, drawn, places, self._along)
+        pairs = draw_pairs(self.counter, self.task, self.hypotheses, n_pairs, seed, rows, counted)
+        return Swapper(self.counter, pairs, places, self._along)
 
     def _longer_rows(self, places: Sequence[Place]) -> Swapper | None:
         try:
@@ -96,53 +101,55 @@ class Examination:
 
     def _search(self, search: Swapper) -> dict[Key, dict[Place, float]]:
         """How often each variable's swap comes out at each place that may hold it."""
-        found: dict[Key, dict[Place, float]] = {
-            (name, variable.name): {} for name, one in self.hypotheses.items() for variable in one.variables
+        shares: dict[Key, dict[Place, float]] = {
+            (name, variable.name): {}
+            for name, hypothesis in self.hypotheses.items()
+            for variable in hypothesis.variables
         }
         for place in self._places:
             claims = [
-                (name, one, variable)
-                for name, one in self.hypotheses.items()
-                for variable in one.variables
+                (name, hypothesis, variable)
+                for name, hypothesis in self.hypotheses.items()
+                for variable in hypothesis.variables
                 if may_hold(place, name, variable)
             ]
             answers = search.answers(place, claims[0][2])
-            for name, one, variable in claims:
-                outcome = _Outcome(answers, search.pairs.predict(self.task, one, variable, place))
-                found[name, variable.name][place] = outcome.share(TRAINED).value
-        return found
+            for name, hypothesis, variable in claims:
+                outcome = _Outcome(answers, search.pairs.predict(self.task, hypothesis, variable, place))
+                shares[name, variable.name][place] = outcome.share(TRAINED).value
+        return shares
 
     def place_of(self, hypothesis: str, variable: Variable) -> Place:
-        """Where the variable is swapped with most success; where nothing should change, with least."""
+        """The place where swaps of the variable come out most often; for an ignored variable, least often."""
         by_place = self.searched[hypothesis, variable.name]
         best = min if variable.ignored else max
         return best(by_place, key=lambda place: by_place[place])
 
-    def answers_claim(self, one: Hypothesis) -> Claim:
-        """That the counter answers as the algorithm does, with nothing swapped."""
-        predicted = answer_ids(self.task, one.outcome(one.values(self._score.pairs.query)))
+    def answers_claim(self, hypothesis: Hypothesis) -> Claim:
+        """The claim that the counter answers as the algorithm does, with nothing swapped."""
+        predicted = answer_ids(self.task, hypothesis.outcome(hypothesis.values(self._score.pairs.query)))
         accuracy = share_interval(self._score.own_answers == predicted)
         nulls = {"one answer": constant_null(predicted)}
         return Claim(AS_IT_IS, False, "", accuracy, nulls, surplus(accuracy, nulls.values()))
 
     def swap_claim(self, name: str, variable: Variable, only_fits: Mapping[Key, Mapping[str, Interval]]) -> Claim:
-        """That a swap of the variable comes out as predicted."""
-        one, place = self.hypotheses[name], self.place_of(name, variable)
-        scored = self._outcome(self._score, one, variable, place)
-        accuracy, (permuted, p_value) = scored.share(TRAINED), scored.chance(TRAINED, self.seed)
+        """The claim that a swap of the variable comes out as predicted."""
+        hypothesis, place = self.hypotheses[name], self.place_of(name, variable)
+        near = self._outcome(self._score, hypothesis, variable, place)
+        accuracy, (permuted, p_value) = near.share(TRAINED), near.chance(TRAINED, self.seed)
         nulls = {"permuted": permuted}
         if not variable.ignored and place.at in HAS_PLACEBO:
-            placebo = self._outcome(self._score, one, variable, place, self.seed)
+            placebo = self._outcome(self._score, hypothesis, variable, place, self.seed)
             nulls["wrong token" if place.at in ("weight", "turn") else "random directions"] = placebo.share(TRAINED)
         outside, beyond_surplus = {}, None
         reference = only_fits.get((name, variable.name))
         if self._far is not None and not variable.ignored and not variable.is_outcome:
-            far = self._outcome(self._far, one, variable, place)
+            far = self._outcome(self._far, hypothesis, variable, place)
             outside = {within: far.share(within) for within in (BELOW, BEYOND)}
             chance = [far.chance(BEYOND, self.seed)[0]] + ([reference[BEYOND]] if reference else [])
             beyond_surplus = surplus(outside[BEYOND], chance)
         if self._longer is not None:
-            longer = self._outcome(self._longer, one, variable, place)
+            longer = self._outcome(self._longer, hypothesis, variable, place)
             outside[LONGER] = longer.share(BEYOND if self.task.period and not variable.ignored else TRAINED)
         return Claim(
             variable.name,
@@ -155,22 +162,22 @@ class Examination:
             outside,
             beyond_surplus,
             dict(reference) if reference else None,
-            self._by_column(scored),
+            self._by_column(near),
             is_forced(self.counter, self.task, place, variable),
         )
 
-    def _by_column(self, scored: "_Outcome") -> dict[str, Interval]:
+    def _by_column(self, outcome: "_Outcome") -> dict[str, Interval]:
         """How often a swap comes out in each third of the longest training row."""
         third = (self._score.pairs.column - self.task.prefix) * len(THIRDS) // max(self.task.train_length, 1)
-        telling = scored.predicted.telling(TRAINED)
-        right = scored.answers == scored.predicted.answers
+        telling = outcome.predicted.telling(TRAINED)
+        right = outcome.answers == outcome.predicted.answers
         return {name: share_interval(right[telling & (third == index)]) for index, name in enumerate(THIRDS)}
 
     def _outcome(
-        self, swapper: Swapper, one: Hypothesis, variable: Variable, place: Place, placebo: int | None = None
+        self, swapper: Swapper, hypothesis: Hypothesis, variable: Variable, place: Place, placebo: int | None = None
     ) -> "_Outcome":
         answers = swapper.answers(place, variable, placebo)
-        return _Outcome(answers, swapper.pairs.predict(self.task, one, variable, place))
+        return _Outcome(answers, swapper.pairs.predict(self.task, hypothesis, variable, place))
 
 
 @dataclass(frozen=True)
@@ -181,17 +188,17 @@ class _Outcome:
     predicted: Prediction
 
     def share(self, within: str) -> Interval:
-        """How often the swap comes out, of one range of implied distances."""
+        """How often the swap comes out, within one range of implied distances."""
         return share_interval((self.answers == self.predicted.answers)[self.predicted.telling(within)])
 
     def chance(self, within: str, seed: int) -> tuple[Interval, float]:
-        """How often predictions for other pairs do, and the p-value."""
+        """How often predictions for other pairs come out, and the p-value of the swap against them."""
         return permuted_null(self.answers, self.predicted.answers, self.predicted.telling(within), seed)
 
 
 @lru_cache(maxsize=2)
 def only_fits_shares(form: str) -> dict[Key, dict[str, Interval]]:
-    """How often swaps come out in a shipped counter that only fits, at its best places; none where none ships.
+    """How often swaps come out in a shipped counter that only fits, at its best places; empty if none is shipped.
 
     It is one fixed measurement, the same for all counters.
     """
@@ -202,11 +209,12 @@ def only_fits_shares(form: str) -> dict[Key, dict[str, Interval]]:
     assert isinstance(counter, Transformer)
     task, _ = task_of_counter(counter)
     # Only what says something of distances beyond training is compared with it.
-    hypotheses = {name: one for name, one in hypotheses_of(counter, task).items() if one.reach != "unsaid"}
-    examined = Examination(counter, task, hypotheses, SEARCH_PAIRS, seed=0)
+    stated = hypotheses_of(counter, task).items()
+    hypotheses = {name: hypothesis for name, hypothesis in stated if hypothesis.reach != "unsaid"}
+    examination = Examination(counter, task, hypotheses, SEARCH_PAIRS, seed=0)
     shares = {}
-    for name, one in examined.hypotheses.items():
-        for variable in one.variables:
-            claim = examined.swap_claim(name, variable, {})
+    for name, hypothesis in examination.hypotheses.items():
+        for variable in hypothesis.variables:
+            claim = examination.swap_claim(name, variable, {})
             shares[name, variable.name] = {TRAINED: claim.accuracy} | (claim.outside or {})
     return shares

@@ -1,4 +1,4 @@
-"""How much of what its best null leaves open a claim surely explains: a number, and four words for it.
+"""Grades of a claim: what it surely explains of that which its best null leaves open, as a number and as a word.
 
 A share of 80 % says little if chance, another token, or a counter of another kind reaches 75 %. The *surplus* is
 
@@ -18,6 +18,7 @@ from probes.stats import Interval, bounds
 
 STRONG, PARTIAL = 2 / 3, 1 / 3
 GRADES = ("none", "weak", "partial", "strong")
+SUPPORTED = GRADES[2:]  # of which what the paper says must have one to be confirmed
 ALPHA = 0.05
 PERMUTATIONS = 1000
 
@@ -33,7 +34,7 @@ def surplus(share: Interval, nulls: Iterable[Interval]) -> float:
 
 
 def of_what_is_left(lead: float, null: float) -> float:
-    """A lead over a null as a share of what that leaves open; no less than -1."""
+    """A lead over a null, divided by what that null leaves open; at least -1."""
     return max(-1.0, round(lead / max(1 - null, 1e-9), 6))
 
 
@@ -49,7 +50,7 @@ def grade(share: float) -> str:
 def permuted_null(
     answers: Int[Tensor, "row"], predicted: Int[Tensor, "row"], tells: Bool[Tensor, "row"], seed: int
 ) -> tuple[Interval, float]:
-    """How often answers are as predicted for another pair, and how likely that is to reach the true share.
+    """How often answers are as predicted for other pairs, and the p-value of the true share against that.
 
     Predictions change places among the pairs that tell something, so that whatever answers are likely on the whole is
     as likely in the null; the p-value is exact where answers do not depend on the swap.
@@ -65,6 +66,6 @@ def permuted_null(
 
 
 def constant_null(predicted: Int[Tensor, "row"]) -> Interval:
-    """How often one answer, said everywhere, is as predicted."""
+    """How often the most frequent prediction is right, if it is given everywhere."""
     share = float(torch.bincount(predicted[predicted >= 0]).max() / max(len(predicted), 1))
     return Interval(share, share, share)

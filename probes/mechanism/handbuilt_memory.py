@@ -18,7 +18,8 @@ from models.config import RNNConfig
 from models.errors import CountLensError, unknown
 from models.families import build_counter, config_to_dict, family_of
 from models.header import CheckpointInfo
-from models.recurrent import Recurrent
+from models.recurrent import Recurrent, RecurrentBlock
+from models.rnn import CellMixer
 from training.tasks import Task, task_settings
 
 GAIN = 10.0  # tanh of it is 1 to eight digits
@@ -54,12 +55,19 @@ def handbuilt_memory(mechanism: str, task: Task) -> Recurrent:
     layers, head = MECHANISMS[mechanism](task)
     counter = build_counter(RNNConfig(task.vocab.size, d_model=len(head), n_layers=len(layers)))
     assert isinstance(counter, Recurrent)
-    weights = {"embed.W_E": torch.zeros(task.vocab.size, len(head)), "unembed.W_U": head}
-    for number, layer in enumerate(layers):
-        cell = f"blocks.{number}.mixer.cell"
-        weights |= {f"{cell}.weight_ih_l0": layer.from_below, f"{cell}.weight_hh_l0": layer.from_before}
-        weights |= {f"{cell}.bias_ih_l0": layer.bias, f"{cell}.bias_hh_l0": torch.zeros_like(layer.bias)}
-    counter.load_state_dict(weights)
+    torch.nn.init.zeros_(counter.embed.W_E)
+    counter.unembed.load_state_dict({"W_U": head})
+    for block, layer in zip(counter.blocks, layers, strict=True):
+        assert isinstance(block, RecurrentBlock)
+        assert isinstance(block.mixer, CellMixer)
+        block.mixer.cell.load_state_dict(
+            {
+                "weight_ih_l0": layer.from_below,
+                "weight_hh_l0": layer.from_before,
+                "bias_ih_l0": layer.bias,
+                "bias_hh_l0": torch.zeros_like(layer.bias),
+            }
+        )
     counter.info = CheckpointInfo(
         family=family_of(counter.cfg),
         model=config_to_dict(counter.cfg),
@@ -97,7 +105,7 @@ def _register(layer: Layer, size: int, goes_round: bool) -> None:
 
 
 def _read(task: Task, n_units: int, size: int) -> Float[Tensor, "unit d_vocab"]:
-    """Every unit of a register says its answer; the unit after them, always on, speaks against what is no answer."""
+    """The head: every unit of a register adds to its answer; the unit after them, always on, lowers what is none."""
     head, answers = torch.zeros(n_units, task.vocab.size), task.answer_ids(torch.arange(size))
     head[torch.arange(size), answers] = GAIN
     head[size] = -GAIN * size
@@ -122,7 +130,7 @@ def _table(task: Task) -> tuple[list[Layer], Float[Tensor, "unit d_vocab"]]:
 
 
 def _curve(task: Task) -> tuple[list[Layer], Float[Tensor, "unit d_vocab"]]:
-    """The first layer has the leaky sum; the second a unit per threshold between two counts, and one always on."""
+    """Layer 0 holds the leaky sum; layer 1 a unit per threshold between two counts, and a unit that is always on."""
     n_counts = task.train_length
     size = max(n_counts, 2 + IDLE)
     below, above = Layer.empty(size), Layer.empty(size)

@@ -31,7 +31,7 @@ WHOLE = 0.1  # how near to a whole number an outcome must be to say anything
 
 @dataclass(frozen=True)
 class Query:
-    """What an algorithm may know of one token of each row."""
+    """What an algorithm may know of the tokens that are asked, one per row."""
 
     own: Values
     first: Values
@@ -40,7 +40,7 @@ class Query:
 
     @classmethod
     def of(cls, rows: Batch, row: Int[Tensor, "query"], column: Int[Tensor, "query"]) -> "Query":
-        """What is known of these tokens of rows without padding."""
+        """The facts about these tokens, of rows without padding."""
         own, first = rows.position_ids[row, column], rows.position_ids[row, 0]
         alike = rows.token_ids[row] == rows.token_ids[row, column][:, None]
         earlier = torch.arange(alike.shape[1], device=alike.device) < column[:, None]
@@ -77,8 +77,8 @@ class Variable:
     # Where to swap it (`probes.mechanism.places.EDITS` says what each means).
     where: tuple[str, ...] = ("token",)
     is_outcome: bool = False  # it is what the token answers, so that only attention may bring it
-    # Whether only activations that are swapped whole may hold it. Where own and first are both, own and their mean are
-    # too, along other directions; only what brings the one without the other tells which it is.
+    # Whether only activations that are swapped whole may hold it. A place that holds own and first also holds own and
+    # their mean, along other directions; only a swap that brings one of them alone tells which it is.
     whole: bool = False
     smooth: bool = False  # a magnitude, that activations follow along a curve rather than value by value
     ignored: bool = False  # the algorithm says that a swap changes nothing, wherever it is made
@@ -87,7 +87,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """An algorithm."""
+    """An algorithm, with the claims by which it can be tested."""
 
     equation: str
     summary: str
@@ -100,7 +100,7 @@ class Hypothesis:
     needs: Needs = _any  # what a counter and its task must have for this to be possible at all
 
     def values(self, query: Query) -> dict[str, Values]:
-        """Every variable at these tokens."""
+        """The values of every variable at these tokens."""
         return {variable.name: variable.value(query) for variable in self.variables}
 
     def swapped(self, variable: Variable, base: Query, source: Query) -> Values:
@@ -267,9 +267,11 @@ def hypotheses_of(counter: Counter, task: Task) -> dict[str, Hypothesis]:
         stated = " and ".join(HYPOTHESES)
         raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {stated} counting")
     return {
-        name: replace(one, variables=tuple(each for each in one.variables if each.needs(counter, task)))
-        for name, one in HYPOTHESES[task.form].items()
-        if one.needs(counter, task)
+        name: replace(
+            hypothesis, variables=tuple(variable for variable in hypothesis.variables if variable.needs(counter, task))
+        )
+        for name, hypothesis in HYPOTHESES[task.form].items()
+        if hypothesis.needs(counter, task)
     }
 
 

@@ -28,7 +28,6 @@ Projector = Float[Tensor, "d d"]  # takes a displacement to what of it belongs t
 Move = Callable[[Tensor, Tensor], Tensor]  # base and source activations to new base activations
 Edit = Callable[..., Tensor]  # of a hook
 
-HOLDS = 0.5  # of transplants: what must surely be exceeded to be called an explanation
 EXPLAINED = 0.999  # of a variable's effects, within its directions
 MAX_RANK = 9  # of those directions: what ten values of a variable span
 HAS_PLACEBO = ("token", "first", "context", "weight", "turn")
@@ -105,7 +104,7 @@ class Swapper:
         return edit
 
     def _weight_edit(self, place: Place, base: Float[Tensor, "row"], source: Float[Tensor, "row"], key: int) -> Edit:
-        """Adds the logarithm of base / source to the scores of the first token: against it, base looks like source."""
+        """A hook that adds log(base / source) to the first token's scores: against it, base tokens look like source."""
         token_ids, row = self.pairs.base.token_ids, self.pairs.row
         heavier = torch.zeros(token_ids.shape, device=token_ids.device)
         heavier[:, key] = 1
@@ -123,7 +122,7 @@ class Swapper:
         return edit
 
     def _turn_edit(self, places: Float[Tensor, "row"], key: int) -> Edit:
-        """Turns a key as if its token stood so many places further back."""
+        """A hook that turns a key as if its token stood `places` further back."""
         cos, sin = self.counter.rotary_cos, self.counter.rotary_sin
         index = places.abs().long()
         back = torch.where(places > 0, -1.0, 1.0)[:, None]  # angles of negative positions are those of positive ones
@@ -137,7 +136,7 @@ class Swapper:
         return edit
 
     def _share_edit(self, place: Place, name: str) -> Edit:
-        """Gives the first token the shares it has of the source's last tokens; those of the others are scaled."""
+        """A hook that gives the first token the source's share of attention, at the last tokens; others are scaled."""
         row, pairs, donor = self.pairs.row, self.pairs, self.source[name]
 
         def edit(pattern: Float[Tensor, "row head query key"], hook: object) -> Tensor:
@@ -154,7 +153,7 @@ class Swapper:
 
 
 def span(effects: Float[Tensor, "_ d"]) -> Basis:
-    """Orthonormal directions that hold nearly all of the effects, and no more than ten values can span."""
+    """Orthonormal directions that hold nearly all of the effects, at most MAX_RANK of them."""
     if len(effects) < effects.shape[1]:  # few effects in many directions, such as those of a state
         _, singular, across = torch.linalg.svd(effects, full_matrices=False)
         energy, directions = singular**2, across.T

@@ -35,23 +35,23 @@ class Part:
 
     @property
     def label(self) -> str:
-        """How tables and figures call it."""
+        """Its name in tables and figures."""
         return f"{self.name} of layer {self.layer}"
 
 
 @runtime_checkable
 class Remembers(Protocol):
-    """What is needed of a counter to transplant what it remembers; tests plant their own."""
+    """What a transplant needs of a counter. Tests implement it for memories that they plant."""
 
     @property
     def parts(self) -> Sequence[Part]:
-        """What the vectors consist of."""
+        """The parts of a memory vector, in order."""
 
     def after(self, token_ids: Int[Tensor, "row pos"]) -> Float[Tensor, "row pos d"]:
-        """What is remembered after every token."""
+        """The memory vector after every token."""
 
     def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> Answers:
-        """The answers at these tokens, if they follow on what is remembered."""
+        """The answers at these tokens when they are read after such memories."""
 
 
 class CounterMemory:
@@ -75,7 +75,7 @@ class CounterMemory:
         return self.counter.memory(self._carry)
 
     def after(self, token_ids: Int[Tensor, "row pos"]) -> Float[Tensor, "row pos d"]:
-        """What is remembered after every token."""
+        """The memory vector after every token."""
         carry: list[Carry] | None = None
         vectors = []
         with evaluating(self.counter):
@@ -86,12 +86,12 @@ class CounterMemory:
         return torch.stack(vectors, 1)
 
     def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> Answers:
-        """The answers at these tokens, if they follow on what is remembered."""
+        """The answers at these tokens when they are read after such memories."""
         chunks = zip(vectors.split(ROWS_AT_ONCE), token_ids.split(ROWS_AT_ONCE), strict=True)
         return torch.cat([self.logits(*chunk).argmax(-1) for chunk in chunks])
 
     def logits(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> Float[Tensor, "row later d_vocab"]:
-        """The logits at these tokens, if they follow on what is remembered."""
+        """The logits at these tokens when they are read after such memories."""
         carry, logits = self._carry_of(vectors.to(self.counter.device)), []
         with evaluating(self.counter):
             for token in token_ids.to(self.counter.device).unbind(1):

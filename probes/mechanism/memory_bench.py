@@ -28,7 +28,7 @@ CLEAR = 0.1  # of the strongest effect: a variable whose effects are weaker has 
 
 @dataclass(frozen=True)
 class Bench:
-    """What claims about one counter are tested with."""
+    """A sample of memories with the values of their variables, and the trials on which claims are scored."""
 
     task: Task
     memory: Remembers
@@ -41,7 +41,7 @@ class Bench:
 
     @classmethod
     def of(cls, task: Task, memory: Remembers, n_trials: int, seed: int, counter: Counter | None = None) -> "Bench":
-        """Memories of the task's own rows."""
+        """The bench of rows that the task draws."""
         generator = torch.Generator().manual_seed(seed)
         vectors, values = FORMS[task.form].sample(task, memory, generator)
         trials = FORMS[task.form].trials(task, memory, n_trials, generator)
@@ -54,7 +54,7 @@ class Bench:
 
     @cached_property
     def least(self) -> float:
-        """How strong a clear effect is."""
+        """The strength from which on an effect is clear."""
         return CLEAR * max(map(strength, self.effects.values()))
 
     def clear_directions(self, variable: str, rank: int) -> Basis:
@@ -62,12 +62,12 @@ class Bench:
         return main_directions(self.effects[variable], rank, self.least)
 
     def null_bases(self, null: str, variable: str, rank: int) -> Iterator[Basis]:
-        """One after the other, directions that claims about a variable have to beat."""
+        """One after the other, `draws` bases of a null that claims about a variable have to beat."""
         for _ in range(self.draws):
             yield null_basis(null, self.space, self.values, variable, rank, self.generator)
 
     def left(self, edit: Vectors) -> float:
-        """How much of the way to the donor's memory an edit leaves."""
+        """The median share of the way to the donor's memory that an edit leaves."""
         whole = self.space.distance(self.trials.own, self.trials.donor)
         return float((self.space.distance(edit, self.trials.donor) / whole.clamp(min=1e-30)).median())
 

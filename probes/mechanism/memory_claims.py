@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from probes.mechanism.grades import of_what_is_left
 from probes.mechanism.memory import Answers, Remembers, Vectors
 from probes.mechanism.memory_trials import Trials
 from probes.stats import Interval, wilson
@@ -32,7 +33,7 @@ EditScores = Float[Tensor, "edit row"]
 
 @dataclass(frozen=True)
 class Null:
-    """The same edit elsewhere."""
+    """How the same kind of edit does elsewhere, over many draws."""
 
     name: str
     mean: float  # score over draws
@@ -42,7 +43,7 @@ class Null:
 
     @property
     def loses(self) -> bool:
-        """Whether the claim is above every draw, as far as their number can tell."""
+        """Whether the claim is above every draw; a null of few draws loses if all of them score less."""
         return self.p is None or self.p <= LEVEL
 
 
@@ -69,6 +70,11 @@ class MemoryClaim:
         return not self.forced and self.margin.low > 0 and all(null.loses for null in self.nulls)
 
     @property
+    def surplus(self) -> float:
+        """What it surely explains of that which its best null leaves open."""
+        return of_what_is_left(self.margin.low, self.best_null.mean) if self.supported else 0.0
+
+    @property
     def sentence(self) -> str:
         """The numbers in words."""
         if self.forced:
@@ -82,7 +88,7 @@ class MemoryClaim:
 
 
 def mean_score(scores: Float[Tensor, "row"]) -> Interval:
-    """The mean of scores between 0 and 1, with Wilson's interval of a share of as many trials."""
+    """The mean of scores between 0 and 1, with Wilson's interval for a share of `len(scores)` trials."""
     mean, number = float(scores.mean()), np.array([float(len(scores))])
     low, high = wilson(mean * number, number)
     return Interval(mean, float(low[0]), float(high[0]))
@@ -91,8 +97,8 @@ def mean_score(scores: Float[Tensor, "row"]) -> Interval:
 def difference(score: Interval, null: Interval) -> Interval:
     """How much higher a share is than another, from the intervals of both (Newcombe 1998, method 10).
 
-    >>> found = difference(Interval(1.0, 0.9, 1.0), Interval(0.5, 0.3, 0.7))
-    >>> found.value, round(found.low, 3)
+    >>> margin = difference(Interval(1.0, 0.9, 1.0), Interval(0.5, 0.3, 0.7))
+    >>> margin.value, round(margin.low, 3)
     (0.5, 0.276)
     """
     value = score.value - null.value
@@ -104,7 +110,7 @@ def difference(score: Interval, null: Interval) -> Interval:
 def edit_scores(memory: Remembers, trials: Trials, edits: Sequence[Vectors], claimed: Answers) -> EditScores:
     """The score of every trial under each edit."""
     answers = memory.go_on(torch.cat(list(edits)), trials.next_ids.repeat(len(edits), 1))
-    return torch.stack([trials.scores(one, claimed) for one in answers.split(len(trials))])
+    return torch.stack([trials.scores(by_trial, claimed) for by_trial in answers.split(len(trials))])
 
 
 @dataclass(frozen=True)
@@ -124,21 +130,21 @@ class Judge:
         ignored: bool = False,
         forced: str = "",
     ) -> MemoryClaim:
-        """A claim with its nulls, whose edits are made as they are needed; where it is not testable, with none."""
+        """The claim with its score and nulls, whose edits are drawn as needed; without nulls if it is not testable."""
         score = mean_score(self._scores([edit])[0])
         if forced:
             return MemoryClaim(variable, ignored, place, score, (), Interval(0.0, -1.0, 1.0), forced)
-        against = {name: self._null_scores(iter(edits), score.value) for name, edits in nulls.items()}
-        judged = tuple(_null(name, each, score.value) for name, each in against.items())
-        best = max(judged, key=lambda null: null.mean)
-        margin = difference(score, mean_score(against[best.name].mean(0)))
-        return MemoryClaim(variable, ignored, place, score, judged, margin)
+        null_scores = {name: self._null_scores(iter(edits), score.value) for name, edits in nulls.items()}
+        summaries = tuple(_null(name, scores, score.value) for name, scores in null_scores.items())
+        best = max(summaries, key=lambda null: null.mean)
+        margin = difference(score, mean_score(null_scores[best.name].mean(0)))
+        return MemoryClaim(variable, ignored, place, score, summaries, margin)
 
     def _scores(self, edits: Sequence[Vectors]) -> EditScores:
         return edit_scores(self.memory, self.trials, edits, self.claimed)
 
     def _null_scores(self, edits: Iterator[Vectors], score: float) -> EditScores:
-        """All draws of a null; only the first ones where too many of them score no less."""
+        """The scores of a null's draws; only FIRST_DRAWS of them if two of those already score no less."""
         first = self._scores(list(islice(edits, FIRST_DRAWS)))
         if _no_less(first, score) > 1:
             return first

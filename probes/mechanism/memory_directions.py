@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from probes.mechanism.additive_fit import additive_fit
 from probes.mechanism.memory import Vectors
 
 Coordinates = Float[Tensor, "row q"]
@@ -24,7 +25,6 @@ Values = Int[Tensor, "sample"]
 NULLS = ("shuffled", "covariance", "span")
 ROUNDING = 1e-6  # what varies by less than this share of its size does not vary
 FILLED = 0.999  # of the variance, by the components that make the span
-RIDGE = 1e-6
 SPLIT = 1e-3  # directions nearer to parallel than this are not told apart
 
 
@@ -53,7 +53,7 @@ class MemorySpace:
         return self.coordinates.norm(dim=0)
 
     def step(self, own: Vectors, donor: Vectors) -> Coordinates:
-        """From one memory to another."""
+        """The coordinates of the step from one memory to another."""
         return ((donor.double() - own.double()) / self.scale) @ self.axes
 
     def moved(self, own: Vectors, step: Coordinates) -> Vectors:
@@ -74,18 +74,15 @@ def effects(coordinates: Coordinates, values: Mapping[str, Values]) -> dict[str,
         name: torch.nn.functional.one_hot(value.unique(return_inverse=True)[1]).to(coordinates)
         for name, value in values.items()
     }
-    design = torch.cat(list(designs.values()), 1)
-    gram = design.T @ design + RIDGE * torch.eye(design.shape[1]).to(design)
-    parts = torch.linalg.solve(gram, design.T @ coordinates).split([one.shape[1] for one in designs.values()])
-    weighted = {}
-    for (name, one), part in zip(designs.items(), parts, strict=True):
-        often = one.sum(0)[:, None]
-        weighted[name] = (part - (often * part).sum(0) / often.sum()) * often.sqrt()
-    return weighted
+    by_variable = {}
+    for name, part in additive_fit(designs, coordinates).items():
+        counts = designs[name].sum(0)[:, None]
+        by_variable[name] = (part - (counts * part).sum(0) / counts.sum()) * counts.sqrt()
+    return by_variable
 
 
 def main_directions(effect: Float[Tensor, "level q"], rank: int, least: float = 0.0) -> Basis:
-    """The directions along which effects differ most, no more than these; each by no less than `least`."""
+    """The directions along which effects differ most: at most `rank`, and only where they differ by `least` or more."""
     _, singular, across = torch.linalg.svd(effect, full_matrices=False)
     kept = int((singular > max(least, ROUNDING * float(singular[0]))).sum())
     return across[: min(rank, kept)].T
@@ -97,7 +94,7 @@ def strength(effect: Float[Tensor, "level q"]) -> float:
 
 
 def split_step(step: Coordinates, basis: Basis, others: Float[Tensor, "q n_others"]) -> Coordinates:
-    """The share of a step that belongs to one set of directions, when it is split between two.
+    """The part of a step along `basis`, when the step is split between `basis` and `others`.
 
     They need not be at right angles: of two that are nearly parallel, each takes only what the other cannot.
     """
@@ -114,13 +111,13 @@ def null_basis(
     generator: torch.Generator,
     at_right_angles: bool = True,
 ) -> Basis:
-    """Directions of a null, as many as asked for."""
+    """`rank` directions of a null."""
     if null == "shuffled":
-        dealt = values[variable][torch.randperm(len(values[variable]), generator=generator)]
-        return main_directions(effects(space.coordinates, {**values, variable: dealt})[variable], rank)
+        shuffled = values[variable][torch.randperm(len(values[variable]), generator=generator)]
+        return main_directions(effects(space.coordinates, {**values, variable: shuffled})[variable], rank)
     spread = space.spread
     if null == "span":
         filled = spread.square().cumsum(0) / spread.square().sum()
         spread = (torch.arange(len(spread)) <= int((filled < FILLED).sum())).double()
-    drawn = spread[:, None] * torch.randn(len(spread), rank, generator=generator, dtype=torch.float64)
-    return torch.linalg.qr(drawn)[0] if at_right_angles else drawn
+    directions = spread[:, None] * torch.randn(len(spread), rank, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(directions)[0] if at_right_angles else directions

@@ -41,7 +41,7 @@ class MemoryHypothesis:
 
 
 def _ring(rank: int | None) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
-    """The count mod m is taken from the donor along its directions; nulls have as many, and drift beside them too."""
+    """Takes the count mod m from the donor, along its directions. Nulls have as many directions, and drift is held."""
 
     def claims(bench: Bench) -> tuple[MemoryClaim, ...]:
         assert bench.task.period is not None
@@ -66,7 +66,7 @@ def _ring(rank: int | None) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
 
 
 def _drift(bench: Bench) -> tuple[MemoryClaim, ...]:
-    """Drift is taken from the donor, and in turn all but drift. Nulls are steps as long, and all but steps as long.
+    """Takes drift from the donor, and in turn all but drift. Nulls do both with steps of equal length elsewhere.
 
     Directions of shuffled rounds are no null here: the fit finds drift in them too.
     """
@@ -106,7 +106,7 @@ def _as_long(step: Coordinates, as_this: Coordinates) -> Coordinates:
 
 
 def _counts(rank: int) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
-    """Every kind's count lies along directions of its own."""
+    """Takes one kind's count from the donor, along `rank` directions that belong to that kind."""
 
     def claims(bench: Bench) -> tuple[MemoryClaim, ...]:
         trials, space, kinds = bench.trials, bench.space, bench.task.kinds
@@ -116,9 +116,9 @@ def _counts(rank: int) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
 
         def edit(basis_of: Callable[[str], Basis]) -> Vectors:
             new = trials.own.clone()
-            for kind, chosen in rows.items():
+            for kind, of_kind in rows.items():
                 others = torch.cat([own[other] for other in kinds if other != kind], 1)
-                new[chosen] = space.moved(trials.own[chosen], split_step(step[chosen], basis_of(kind), others))
+                new[of_kind] = space.moved(trials.own[of_kind], split_step(step[of_kind], basis_of(kind), others))
             return new
 
         def null(name: str) -> Callable[[str], Basis]:
@@ -141,7 +141,7 @@ def _counts(rank: int) -> Callable[[Bench], tuple[MemoryClaim, ...]]:
 
 
 def _curve(bench: Bench) -> tuple[MemoryClaim, ...]:
-    """A step along the tangent is so many tokens more; a step as long in another direction is not."""
+    """Moves memories along the tangent of their curve by some tokens. Nulls are steps of equal length elsewhere."""
     vectors, space, generator = counted_memories(bench.task, bench.memory), bench.space, bench.generator
     n_trials, reach = len(bench.trials), max(STEPS)
     at = torch.randint(reach, len(vectors) - reach, (n_trials,), generator=generator)
@@ -164,8 +164,8 @@ def _curve(bench: Bench) -> tuple[MemoryClaim, ...]:
             elsewhere = torch.randint(1, len(vectors) - 1, (n_trials,), generator=generator)
             return space.moved(trials.own, _as_long(tangent(elsewhere) * by.sign()[:, None], along))
         if name == "shuffled":
-            one, two = torch.randint(len(vectors), (2, n_trials), generator=generator)
-            return off(space.step(vectors[one], vectors[two]))
+            start, end = torch.randint(len(vectors), (2, n_trials), generator=generator)
+            return off(space.step(vectors[start], vectors[end]))
         return off(null_basis(name, space, bench.values, "ring", n_trials, generator, at_right_angles=False).T)
 
     nulls = {name: map(draw, [name] * bench.draws) for name in (*NULLS, "other places")}

@@ -47,7 +47,7 @@ class Trials:
         return Trials(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     def scores(self, answers: Answers, claimed: Answers) -> Float[Tensor, "row"]:
-        """How well the answers of each trial are as claimed, from 0 to 1."""
+        """The score of each trial, from 0 to 1: how many of its answers are as claimed."""
         right = (answers == claimed).double()
         tells = self.own_labels != self.donor_labels
         groups = [tells & (claimed != self.own_labels), tells & (claimed == self.own_labels)]
@@ -84,7 +84,7 @@ def counted_memories(task: Task, memory: Remembers) -> Float[Tensor, "count d"]:
 
 
 def labels_after(task: Task, counts: Int[Tensor, "row"], later: int = LATER) -> Answers:
-    """The right answers at the tokens after so many equal ones."""
+    """The right answers at the `later` tokens that follow on `counts` equal ones."""
     return task.answer_ids(counts[:, None] + torch.arange(later))
 
 
@@ -108,7 +108,7 @@ def _modular_trials(task: Task, memory: Remembers, n_trials: int, generator: tor
 def equal_token_trials(
     task: Task, vectors: Float[Tensor, "count d"], own: Int[Tensor, "row"], donor: Int[Tensor, "row"]
 ) -> Trials:
-    """Trials with these of the memories of 1, 2, ... equal tokens."""
+    """Trials whose memories are those of `own` + 1 and of `donor` + 1 equal tokens."""
     return Trials(
         own=vectors[own],
         donor=vectors[donor],

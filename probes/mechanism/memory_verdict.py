@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from models.counter import Counter
+from probes.mechanism.grades import grade
 from probes.mechanism.memory import CounterMemory, Remembers
 from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import MemoryClaim, edit_scores, mean_score
@@ -44,14 +45,20 @@ class TestedMemory:
 
     @property
     def margin(self) -> Interval:
-        """Of its worst testable claim over the best null: how much it explains that directions by chance do not."""
+        """The margin of its worst testable claim over the best null."""
         margins = [claim.margin for claim in self.claims if not claim.forced]
         return min(margins, key=lambda margin: margin.value, default=Interval(0.0, 0.0, 0.0))
 
     @property
+    def grade(self) -> str:
+        """`strong`, `partial`, `weak` or `none`: that of its worst testable claim (`probes.mechanism.grades`)."""
+        return grade(min(claim.surplus for claim in self.claims if not claim.forced) if self.supported else 0.0)
+
+    @property
     def sentence(self) -> str:
         """Its claims in words."""
-        return f"{self.name}: " + "; ".join(claim.sentence for claim in self.claims)
+        name = f"{self.name} ({self.grade})" if self.supported else self.name
+        return f"{name}: " + "; ".join(claim.sentence for claim in self.claims)
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,8 @@ class MemoryMechanisms(Result):
     @property
     def supported(self) -> list[TestedMemory]:
         """The hypotheses that beat their nulls, the largest margin first."""
-        return sorted((one for one in self.hypotheses if one.supported), key=lambda one: -one.margin.value)
+        above = [tested for tested in self.hypotheses if tested.supported]
+        return sorted(above, key=lambda tested: -tested.margin.value)
 
     @property
     def headline(self) -> Headline:
@@ -81,20 +89,20 @@ class MemoryMechanisms(Result):
     def verdict(self) -> Verdict:
         nearest = max(self.hypotheses, key=lambda tested: (tested.testable, tested.margin.value))
         if self.supported:
-            said = "Above every null: " + " ".join(f"{one.sentence}." for one in self.supported)
+            opening = "Above every null: " + " ".join(f"{tested.sentence}." for tested in self.supported)
         elif nearest.testable:
-            said = f"No stated algorithm is above every null. The nearest is {nearest.sentence}."
+            opening = f"No stated algorithm is above every null. The nearest is {nearest.sentence}."
         else:
-            said = "No stated algorithm can be tested."
-        kept = [*self.supported, nearest]
-        refuted = [one.name for one in self.hypotheses if one.testable and one not in kept]
+            opening = "No stated algorithm can be tested."
+        mentioned = [*self.supported, nearest]
+        refuted = [tested.name for tested in self.hypotheses if tested.testable and tested not in mentioned]
         also = f" Not above: {', '.join(refuted)}." if refuted else ""
-        forced = [one.name for one in self.hypotheses if not one.testable]
+        forced = [tested.name for tested in self.hypotheses if not tested.testable]
         untested = f" Not testable: {', '.join(forced)}." if forced else ""
         would = (
             "a null that is right as often" if self.supported else "a claim that is right more often than every null"
         )
-        return Verdict(f"{said}{also}{untested}", would)
+        return Verdict(f"{opening}{also}{untested}", would)
 
     def to_frame(self) -> pd.DataFrame:
         """One line per claim and null."""
@@ -102,6 +110,7 @@ class MemoryMechanisms(Result):
             {
                 "hypothesis": tested.name,
                 "supported": tested.supported,
+                "grade": tested.grade,
                 "variable": claim.variable,
                 "ignored": claim.ignored,
                 "place": claim.place,
@@ -131,7 +140,7 @@ def memory_mechanisms(
     trials: int = N_TRIALS,
     seed: int = 0,
 ) -> MemoryMechanisms:
-    """How well every stated algorithm predicts what edits of a recurrent counter's memory do; or these."""
+    """How well algorithms predict what edits of a recurrent counter's memory do: all that are stated, or these."""
     memory = CounterMemory(counter)
     task, _ = task_of_counter(counter)
     return examine(task, memory, hypotheses, trials, seed, counter)
@@ -145,21 +154,21 @@ def examine(
     seed: int = 0,
     counter: Counter | None = None,
 ) -> MemoryMechanisms:
-    """The same for anything that remembers."""
+    """The same as `memory_mechanisms`, for anything that remembers."""
     if task.form not in FORMS:
-        stated = " and ".join(FORMS)
-        raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {stated} counting")
-    chosen = HYPOTHESES if hypotheses is None else hypotheses
+        forms = " and ".join(FORMS)
+        raise NotApplicable(f"no mechanism is stated for {task.name}: there are some for {forms} counting")
+    stated = HYPOTHESES if hypotheses is None else hypotheses
     bench = Bench.of(task, memory, trials, seed, counter)
     whole = edit_scores(memory, bench.trials, [bench.trials.donor], bench.trials.donor_labels)[0]
-    tested, senseless = [], {}
-    for name, one in chosen.items():
-        if one.form != task.form:
+    results, skipped = [], {}
+    for name, hypothesis in stated.items():
+        if hypothesis.form != task.form:
             continue
         try:
-            tested.append(TestedMemory(name, one.equation, one.summary, one.claims(bench)))
+            results.append(TestedMemory(name, hypothesis.equation, hypothesis.summary, hypothesis.claims(bench)))
         except NotApplicable as error:
-            senseless[name] = str(error)
-    if not tested:
-        raise NotApplicable("; ".join(f"{name}: {why}" for name, why in senseless.items()) or "no hypothesis is given")
-    return MemoryMechanisms(task.name, len(bench.trials), mean_score(whole), tuple(tested), senseless)
+            skipped[name] = str(error)
+    if not results:
+        raise NotApplicable("; ".join(f"{name}: {why}" for name, why in skipped.items()) or "no hypothesis is given")
+    return MemoryMechanisms(task.name, len(bench.trials), mean_score(whole), tuple(results), skipped)

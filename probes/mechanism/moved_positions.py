@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.counter import Counter
 from probes.mechanism.anchor_formulas import SINGLE_TOKENS, Anchor
+from probes.mechanism.grades import surplus
 from probes.result import NotApplicable, task_of_counter
 from probes.stats import Interval, bootstrap
 from training.evaluate import evaluating
@@ -23,6 +24,9 @@ LARGEST_MOVE = 9
 GROUPS = (2, 3, 5, 8, 12)  # how many of the first tokens are moved together
 FIRST_WATCHED = 16  # answers are watched from this token on: all anchors come before it
 OWN = "own"
+LATE = f"one of tokens {SINGLE_TOKENS + 1} to {FIRST_WATCHED}"
+HALVES = (4, 6, 10, 16)  # of how many first tokens half are moved, others in every row: votes are told apart by it
+BETWEEN = "a token between"  # after the first ones, before the token that answers
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,6 @@ class MovedRows:
     unmoved: Int[Tensor, "move row pos"]  # the right answers with nothing moved
     watched: Bool[Tensor, "move row pos"]  # answered right with nothing moved, and after the moved tokens
 
-    def trained(self, task: Task) -> Bool[Tensor, "pos"]:
-        """The tokens that no move takes out of the distances of training."""
-        return torch.arange(self.pids.shape[-1]) < task.prefix + task.train_length - LARGEST_MOVE
-
 
 @dataclass(frozen=True)
 class AnchorHits:
@@ -51,6 +51,7 @@ class AnchorHits:
     predicted: dict[str, Int[Tensor, "move row pos"]]
     disputed: Bool[Tensor, "move row pos"]  # where anchors disagree
     telling: Bool[Tensor, "move row pos"]  # of those, the ones within the distances of training
+    in_training: Bool[Tensor, "pos"]  # tokens that no move takes out of the distances of training
     hits: dict[str, Shares]
     seed: int
 
@@ -59,14 +60,42 @@ class AnchorHits:
         return share_of_rows(hits, self.telling.sum(-1).double().numpy(), self.seed)
 
     def score(self, name: str) -> Interval:
-        """How often the counter answers as one with this anchor would."""
+        """How often the counter answers as the anchor's formula says."""
         return self.share(self.hits[name])
 
     def permuted(self, name: str) -> Interval | None:
-        """The same for other rows with the same kind of move; None where the predictions are the same."""
+        """How often it answers as predicted for other rows of the same kind of move; None if nothing differs there."""
         others = self.predicted[name].roll(1, 1)
         changed = bool((others != self.predicted[name]).any())
         return self.share(_hits(others, self.moves, self.telling)) if changed else None
+
+    def by_kind(self, name: str) -> dict[str, tuple[Interval, Interval | None]]:
+        """For every kind of move, how often the counter answers as predicted, and as predicted for other rows.
+
+        All watched tokens of trained distances count, also where no anchor says that anything should happen.
+        """
+        watched = self.moves.watched & self.in_training
+        predicted, others = self.predicted[name], self.predicted[name].roll(1, 1)
+        shares = {}
+        for index, kind in enumerate(self.moves.kinds):
+            counts = watched[index].sum(-1)[None].double().numpy()
+            if not counts.any():
+                continue
+            share, null = (
+                share_of_rows(_hits(answers, self.moves, watched)[index][None], counts, self.seed)
+                for answers in (predicted, others)
+            )
+            differ = bool((others[index] != predicted[index])[watched[index]].any())
+            shares[kind] = share, null if differ else None
+        return shares
+
+    def worst_kind(self, name: str) -> tuple[str, float]:
+        """The kind of move that an anchor explains least, and the surplus there."""
+        surpluses = {
+            kind: surplus(share, [] if null is None else [null]) for kind, (share, null) in self.by_kind(name).items()
+        }
+        worst = min(surpluses, key=lambda kind: surpluses[kind])
+        return worst, surpluses[worst]
 
     def best(self, names: Collection[str]) -> str:
         """Which of these anchors predicts most answers."""
@@ -74,13 +103,13 @@ class AnchorHits:
         return max(names, key=lambda name: float((self.hits[name].sum(1) / counts.clip(min=1))[counts > 0].mean()))
 
     def lead(self, name: str, others: Collection[str]) -> tuple[str, Interval]:
-        """The best of the others, and by how much this anchor predicts more answers."""
+        """The best of the others, and how much more often than it this anchor is right."""
         other = self.best(others)
         return other, self.share(self.hits[name] - self.hits[other])
 
 
 def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed: int) -> AnchorHits:
-    """What every anchor predicts for rows with moved PIDs, and how often the counter answers so."""
+    """Runs a counter on rows with moved PIDs, and compares its answers with every anchor's predictions."""
     task, _ = task_of_counter(counter)
     if task.period is None:
         raise NotApplicable(f"{task.name} is not modular counting: no beginning is subtracted there")
@@ -91,12 +120,13 @@ def anchor_hits(counter: Counter, anchors: Mapping[str, Anchor], rows: int, seed
     predicted = {name: task.answer_ids(distance.long() - task.prefix) for name, distance in distances.items()}
     stacked = torch.stack(list(predicted.values()))
     disputed = moves.watched & (stacked != stacked[0]).any(0)
-    telling = disputed & moves.trained(task)
+    in_training = torch.arange(moves.pids.shape[-1]) < task.prefix + task.train_length - LARGEST_MOVE
+    telling = disputed & in_training
     if not bool(telling.any()):
         raise NotApplicable("it answers too little right to tell a moved answer from an unmoved one")
     predicted = _different(predicted, telling)
     hits = {name: _hits(answers, moves, telling) for name, answers in predicted.items()}
-    return AnchorHits(moves, right, distances, predicted, disputed, telling, hits, seed)
+    return AnchorHits(moves, right, distances, predicted, disputed, telling, in_training, hits, seed)
 
 
 def _different(
@@ -106,10 +136,10 @@ def _different(
 
     On a circle of few places a vote that fades at once is the first token's alone.
     """
-    kept: dict[tuple[int, ...], str] = {}
+    first_names: dict[tuple[int, ...], str] = {}
     for name, answers in predicted.items():
-        kept.setdefault(tuple(answers[telling].tolist()), name)
-    return {name: predicted[name] for name in kept.values()}
+        first_names.setdefault(tuple(answers[telling].tolist()), name)
+    return {name: predicted[name] for name in first_names.values()}
 
 
 def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[MovedRows, float]:
@@ -132,7 +162,9 @@ def _run_moves(counter: Counter, task: Task, rows: int, seed: int) -> tuple[Move
     different, which = shifts.unique(return_inverse=True)  # rows with nothing moved differ by their shift alone
     before = _answers(counter, token_ids, (different[:, None] + torch.arange(length))[None])[0][which]
     right = before == labels
-    kinds = (OWN, *(f"token {index + 1}" for index in range(SINGLE_TOKENS)), *(f"first {size}" for size in GROUPS))
+    single = (f"token {index + 1}" for index in range(SINGLE_TOKENS))
+    groups = (f"first {size}" for size in GROUPS)
+    kinds = (OWN, *single, *groups, *(f"half of the first {size}" for size in HALVES), LATE, BETWEEN)
     return MovedRows(kinds, pids, steps, answers, labels, right & after), float(
         right[..., task.prefix :].float().mean()
     )
@@ -143,11 +175,20 @@ def _move_sets(
 ) -> tuple[Bool[Tensor, "move row pos"], Bool[Tensor, "move row pos"]]:
     """For every kind of move, the tokens whose PIDs are moved, and those whose answers are watched."""
     column = torch.arange(length)
-    own = column == torch.randint(FIRST_WATCHED, length, (rows, 1), generator=generator)
+
+    def draw_one(first: int, last: int) -> Bool[Tensor, "row pos"]:
+        return column == torch.randint(first, last, (rows, 1), generator=generator)
+
+    own = draw_one(FIRST_WATCHED, length)
     sets = [column == index for index in range(SINGLE_TOKENS)] + [column < size for size in GROUPS]
-    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets)])
-    later = (column >= FIRST_WATCHED).expand(rows, length)
-    return moved, torch.stack([own, *[later] * len(sets)])
+    late = draw_one(SINGLE_TOKENS, FIRST_WATCHED)
+    orders = torch.rand(rows, length, generator=generator)
+    halves = [orders.masked_fill(column >= size, 2.0).argsort(1).argsort(1) < size // 2 for size in HALVES]
+    between = draw_one(FIRST_WATCHED, length)
+    watched_later = (column >= FIRST_WATCHED).expand(rows, length)
+    watched_after = between.cumsum(1).bool() & ~between
+    moved = torch.stack([own, *(tokens.expand(rows, length) for tokens in sets), *halves, late, between])
+    return moved, torch.stack([own, *[watched_later] * (len(moved) - 2), watched_after])
 
 
 def _answers(
@@ -168,7 +209,7 @@ def _hits(predicted: Int[Tensor, "move row pos"], moves: MovedRows, telling: Boo
 
 
 def share_of_rows(hits: Shares, counts: Shares, seed: int) -> Interval:
-    """The share of hits, every kind of move counting alike, and what it lies between when rows are drawn again."""
+    """The share of hits, in which every kind of move counts alike, with its bootstrap interval over rows."""
 
     def mean_over_kinds(weights: Float[np.ndarray, "sample row"]) -> Float[np.ndarray, "one sample"]:
         # A resample may lack every row of a kind that has something to tell.

@@ -50,8 +50,8 @@ class MovedRow(Result):
         sentence = f"{sum(self.changed)} of {sum(scored)} answers change"
         if self.paper is not None and any(self.changed):
             telling = [
-                said == expected
-                for label, said, expected in zip(self.before.labels, self.after.answers, self.paper, strict=True)
+                answer == expected
+                for label, answer, expected in zip(self.before.labels, self.after.answers, self.paper, strict=True)
                 if label is not None and expected != label
             ]
             sentence += (
@@ -61,7 +61,7 @@ class MovedRow(Result):
         return Verdict(sentence + ".", "other tokens moved, or moved further")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a position, which counts from 1."""
+        """One line per position, which counts from 1."""
         columns = {
             "token": self.before.tokens,
             "position_id": self.before.position_ids,

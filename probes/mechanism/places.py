@@ -38,7 +38,7 @@ class Place:
 
     @property
     def label(self) -> str:
-        """How tables and figures call it.
+        """Its name in tables and figures.
 
         >>> Place(("k", "v"), (1,), "context").label, Place(("z",), (0,), head=2).label
         ('L1 k+v of all tokens', 'L0 H2 z')
@@ -70,7 +70,7 @@ class Place:
 def places_of(counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothesis]) -> list[Place]:
     """Everywhere that some variable could be: the last layer's outputs are left out, for there is the answer."""
     renamed = {"q": "rot_q", "k": "rot_k"} if counter.scheme.rotary else {}
-    within = [(name, variable.name) for name, one in hypotheses.items() for variable in one.variables]
+    keys = [(name, variable.name) for name, hypothesis in hypotheses.items() for variable in hypothesis.variables]
     places = []
     for layer in range(counter.cfg.n_layers):
         last = layer == counter.cfg.n_layers - 1
@@ -78,7 +78,7 @@ def places_of(counter: Transformer, task: Task, hypotheses: Mapping[str, Hypothe
         for kind in kinds:
             heads: Iterable[int | None] = range(counter.cfg.n_heads) if kind == "z" else [None]
             places += [Place((renamed.get(kind, kind),), (layer,), head=head) for head in heads]
-            places += [Place((kind,), (layer,), within=one) for one in within if kind in SUBSPACE_KINDS]
+            places += [Place((kind,), (layer,), within=key) for key in keys if kind in SUBSPACE_KINDS]
         places.append(Place(("resid_pre",), (layer,), "first"))
         places += [Place(tuple(renamed.get(kind, kind) for kind in both), (layer,), "context") for both in CONTEXTS]
     return places + _first_token_places(counter, task)

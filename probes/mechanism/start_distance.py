@@ -6,8 +6,9 @@ A row `7 a a a` is to be answered `8 9 10`. That can be done in three ways, whic
     PIDs of symbols   start + own PID - PID of the first symbol + 1
     tokens            start + the number of tokens since
 
-In `start moved` the start token alone gets another PID, in `symbol moved` the first symbol; in `gap` all tokens from
-the eleventh on do; in `tokens left out` some symbols are taken out of the row and the others keep their PIDs. Each way
+In `start moved` the start token alone gets another PID, in `symbol moved` the first symbol, in `own moved` every third
+token that answers; in `gap` all tokens from the eleventh on do; in `tokens left out` some symbols are taken out of the
+row and the others keep their PIDs. Each way
 predicts every answer; its score is how often it is right where the ways disagree, and every kind of row counts alike.
 A way explains the answers only in part if it fails on one kind. The control is the prediction for another row. Where
 rows have several start numbers, the key or the value of the start token is then taken from a row with another one,
@@ -86,26 +87,26 @@ class StartDistance(CausalTest):
         label = f"start + {self.best}"
         if not self.stands_out or score.value < MANY:
             label = "no way explains most answers"
-        elif min(one.share.low for one in self._of(self.best, TRAINED)) < MANY:
+        elif min(outcome.share.low for outcome in self._of(self.best, TRAINED)) < MANY:
             label += " in part"
         return Headline.of(label, "answers to unusual rows that it predicts (share)", score, SHARE)
 
     @property
     def verdict(self) -> Verdict:
         score = self.scores[self.best]
-        kinds = ", ".join(f"{one.done} {one.share.value:.0%}" for one in self._of(self.best, TRAINED))
+        kinds = ", ".join(f"{outcome.done} {outcome.share.value:.0%}" for outcome in self._of(self.best, TRAINED))
         sentence = (
             f"{self.headline.label[0].upper()}{self.headline.label[1:]}: {self.best} predicts {score.value:.0%} "
             f"({score.low:.0%} to {score.high:.0%}) of the answers ({kinds})"
         )
         beyond = self._of(self.best, BEYOND)
         if beyond:
-            sentence += f", beyond training lengths {sum(one.share.value for one in beyond) / len(beyond):.0%}"
+            sentence += f", beyond training lengths {sum(outcome.share.value for outcome in beyond) / len(beyond):.0%}"
         others = ", ".join(f"{way} {self.scores[way].value:.0%}" for way in self.scores if way != self.best)
         sentence += f"; {others}."
-        swaps = [one for one in self.outcomes if not one.way]
+        swaps = [outcome for outcome in self.outcomes if not outcome.way]
         if swaps:
-            most = max(swaps, key=lambda one: one.share.value)
+            most = max(swaps, key=lambda outcome: outcome.share.value)
             enters = "enters most" if most.stands_out else "enters nowhere alone; most"
             sentence += (
                 f" The start number {enters} by the start token's {most.done.removeprefix(SWAPPED)}: {most.text} "
@@ -114,7 +115,7 @@ class StartDistance(CausalTest):
         return Verdict(sentence, "another way that predicts the answers surely better")
 
     def _of(self, way: str, lengths: str) -> list[Added]:
-        return [one for one in self.outcomes if (one.way, one.lengths) == (way, lengths)]
+        return [outcome for outcome in self.outcomes if (outcome.way, outcome.lengths) == (way, lengths)]
 
 
 def start_distance(counter: Counter, rows: int = ROWS, seed: int = 0) -> StartDistance:
@@ -153,7 +154,7 @@ class _Hits:
     telling: Float[np.ndarray, "kind row"]
 
     def scores(self) -> dict[str, Interval]:
-        """Every kind of row counts alike; as sure as so many rows make it."""
+        """The share that each way predicts, every kind of row counting alike; intervals are those of so many rows."""
         n_rows = np.array([float(self.telling.shape[1])])
         scores = {}
         for way, hits in self.by_way.items():
@@ -163,7 +164,7 @@ class _Hits:
         return scores
 
     def leads(self, best: str, seed: int) -> dict[str, Interval]:
-        """How much more the best way predicts than each other one, with rows drawn again."""
+        """How much more the best way predicts than each other way, with bootstrap intervals over rows."""
         return {
             way: self._mean_difference(self.by_way[best] - hits, seed)
             for way, hits in self.by_way.items()
@@ -179,7 +180,7 @@ class _Hits:
 
 
 class _Trial:
-    """Rows of one length, and how a counter answers them and what becomes of them."""
+    """Rows of one length, and a counter's answers to them and to unusual versions of them."""
 
     def __init__(self, counter: Transformer, task: Task, counted: int, rows: int, generator: torch.Generator) -> None:
         room = counter.cfg.max_position - counted - task.prefix - 2 * LARGEST_MOVE
@@ -196,35 +197,37 @@ class _Trial:
         """Every kind of unusual row, and how often each way predicts its answers."""
         steps = torch.randint(1, LARGEST_MOVE + 1, (len(self.pids), 1), generator=generator)
         signs = torch.where(torch.rand(steps.shape, generator=generator) < 0.5, 1, -1)
-        kept = (self.place < LEFT_OUT_FROM) | (self.place >= LEFT_OUT_FROM + int(steps[0]))
-        everything = torch.ones_like(kept)
+        gappy = (self.place < LEFT_OUT_FROM) | (self.place >= LEFT_OUT_FROM + int(steps[0]))
+        everything = torch.ones_like(gappy)
+        own = (self.place >= WATCHED_FROM) & (self.place % 3 == 0)
         kinds: Mapping[str, tuple[Ids, Bool[Tensor, "whole_row"]]] = {
             "start moved": (self.pids + steps * signs * (self.place == 0), everything),
             "symbol moved": (self.pids + steps * signs * (self.place == 1), everything),
+            "own moved": (self.pids + steps * signs * own, everything),
             "gap": (self.pids + steps * (self.place >= GAP_AT), everything),
-            "tokens left out": (self.pids, kept),
+            "tokens left out": (self.pids, gappy),
         }
-        outcomes, telling = [], []
+        outcomes, n_telling = [], []
         hits: dict[str, list[Tensor]] = {way: [] for way in WAYS}
-        for kind, (pids, kept) in kinds.items():
-            answers = self._answers(self.token_ids[:, kept], pids[:, kept])
-            predicted, judged = self._predictions(pids[:, kept], kept)
-            telling.append(judged.sum(1))
-            for way, wanted in predicted.items():
-                outcomes.append(Added(kind, lengths, way, *self._shares(answers, wanted, judged), way, lengths))
-                hits[way].append(((answers == wanted) & judged).sum(1))
+        for kind, (pids, present) in kinds.items():
+            answers = self._answers(self.token_ids[:, present], pids[:, present])
+            predicted, telling = self._predictions(pids[:, present], present)
+            n_telling.append(telling.sum(1))
+            for way, expected in predicted.items():
+                outcomes.append(Added(kind, lengths, way, *self._shares(answers, expected, telling), way, lengths))
+                hits[way].append(((answers == expected) & telling).sum(1))
         by_way = {way: torch.stack(counts).double().numpy() for way, counts in hits.items()}
-        return outcomes, _Hits(by_way, torch.stack(telling).double().numpy())
+        return outcomes, _Hits(by_way, torch.stack(n_telling).double().numpy())
 
     def _predictions(
-        self, pids: Ids, kept: Bool[Tensor, "whole_row"]
+        self, pids: Ids, present: Bool[Tensor, "whole_row"]
     ) -> tuple[dict[str, Ids], Bool[Tensor, "row pos"]]:
-        """What each way says of the answers, and which of them are judged: those on which the ways disagree."""
-        place = self.place[kept]
+        """What each way says of the answers of the tokens that are present, and which answers tell the ways apart."""
+        place = self.place[present]
         predicted = {way: self._labels(distance(pids)) for way, distance in WAYS.items()}
         stacked = torch.stack(list(predicted.values()))
         telling = (stacked != stacked[0]).any(0) & (stacked != NOT_SCORED).all(0)
-        return predicted, telling & self.right[:, kept] & (place >= WATCHED_FROM)
+        return predicted, telling & self.right[:, present] & (place >= WATCHED_FROM)
 
     def swaps(self, lengths: str, generator: torch.Generator) -> list[Added]:
         """The start token's key or value from a row with another start number, layer by layer."""
@@ -237,24 +240,24 @@ class _Trial:
         device = self.counter.device
         with evaluating(self.counter):
             _, cache = self.counter.run_with_cache(other.to(device), self.pids.to(device), names_filter=names)
-        wanted = self._labels(self.place.expand_as(self.pids), other[:, :1])
-        telling = self.right & (wanted != NOT_SCORED) & (self.place >= WATCHED_FROM)
+        expected = self._labels(self.place.expand_as(self.pids), other[:, :1])
+        telling = self.right & (expected != NOT_SCORED) & (self.place >= WATCHED_FROM)
         outcomes = []
         for layer in range(self.counter.cfg.n_layers):
             for kind, word in (("k", "key"), ("v", "value")):
                 name = hook_name(kind, layer)
                 answers = self._answers(self.token_ids, self.pids, ((name, _take_first(cache[name])),))
-                shares = self._shares(answers, wanted, telling)
+                shares = self._shares(answers, expected, telling)
                 done = f"{SWAPPED}{word} at layer {layer}"
                 outcomes.append(Added(done, lengths, "new start", *shares, "", lengths))
         return outcomes
 
-    def _shares(self, answers: Ids, wanted: Ids, telling: Bool[Tensor, "row pos"]) -> tuple[Interval, Interval]:
-        """How often answers are as wanted, and as is wanted of another row."""
+    def _shares(self, answers: Ids, expected: Ids, telling: Bool[Tensor, "row pos"]) -> tuple[Interval, Interval]:
+        """How often answers are as expected, and as expected of another row."""
         independent = int(telling.any(1).sum())
-        hits = (answers == wanted)[telling], (answers == wanted.roll(1, 0))[telling]
-        mine, others = (share_interval(hit, independent) for hit in hits)
-        return mine, others
+        hits = (answers == expected)[telling], (answers == expected.roll(1, 0))[telling]
+        own, others = (share_interval(hit, independent) for hit in hits)
+        return own, others
 
     def _labels(self, distances: Ids, start: Int[Tensor, "row 1"] | None = None) -> Ids:
         """The answers at so many tokens after the start number; NOT_SCORED where there is no number word for it."""

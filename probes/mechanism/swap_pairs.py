@@ -23,7 +23,7 @@ from training.tasks import NOT_SCORED, Task
 Rows = Literal["near", "far", "longer"]
 TRAINED, BELOW, BEYOND = "trained", "below 1", "beyond"
 ROUNDS = 3  # of a modular counter's base that rows count
-CANDIDATES = 24  # pairs of tokens of which one is taken
+CANDIDATES = 24  # pairs of tokens per pair of rows, of which the most telling is kept
 NEAR = 20  # places between the shifts of two rows
 KIND = 0  # of tokens, where kinds are counted apart
 
@@ -33,7 +33,7 @@ class Prediction:
     """What a hypothesis says of a swap."""
 
     answers: Int[Tensor, "row"]
-    tells: Bool[Tensor, "row"]  # where the prediction is no one's own answer, so that it tells something
+    tells: Bool[Tensor, "row"]  # where the prediction is neither row's own answer, so that it tells something
     implied: dict[str, Bool[Tensor, "row"]]  # by the distance that the swap implies
 
     def telling(self, within: str) -> Bool[Tensor, "row"]:
@@ -56,12 +56,12 @@ class SwapPairs:
 
     @property
     def query(self) -> Query:
-        """The tokens that answer."""
+        """The facts about the tokens that answer."""
         return Query.of(self.base, self.row, self.column)
 
     @property
     def labels(self) -> Int[Tensor, "row"]:
-        """What is right there."""
+        """The right answers there."""
         return self.base.label_ids[self.row, self.column]
 
     def taken_from(self, at: str) -> Int[Tensor, "row"]:
@@ -69,7 +69,7 @@ class SwapPairs:
         return self.column if at in ("first", "context") else self.source_column
 
     def source_query(self, at: str) -> Query:
-        """The tokens from which variables are taken."""
+        """The facts about the tokens from which variables are taken."""
         return Query.of(self.source, self.row, self.taken_from(at))
 
     def predict(self, task: Task, hypothesis: Hypothesis, variable: Variable, place: Place | None) -> Prediction:
@@ -111,9 +111,9 @@ def draw_whole_rows(
     counted: int | None = None,
     near: Int[Tensor, "row"] | None = None,
 ) -> Batch:
-    """Rows with shifts as in training, of so many counted tokens: without a number, three rounds of modular counting.
+    """Rows with shifts as in training, of `counted` tokens; by default of three rounds of modular counting.
 
-    With `near`, a shift for each row, theirs are no more than some places from those.
+    With `near`, which has a shift for each row, shifts are at most NEAR places from it.
     """
     usual = min(task.train_length, ROUNDS * (task.period or task.train_length))
     token_ids = counted_rows(task, counted or usual, rows, generator)
@@ -142,7 +142,7 @@ def draw_pairs(
     rows: Rows = "near",
     counted: int | None = None,
 ) -> SwapPairs:
-    """Pairs of tokens of rows of so many, of many candidates those about which most hypotheses say something."""
+    """Pairs of tokens in rows of `counted` tokens: the candidates about which most hypotheses say something."""
     generator, device = torch.Generator().manual_seed(seed), torch.device(counter.device)
     first_column = task.prefix + 1
     if rows == "longer":
@@ -151,8 +151,8 @@ def draw_pairs(
     base = draw_whole_rows(task, counter.cfg.max_position, n_pairs, generator, device, counted)
     near = base.position_ids[:, 0].cpu() if rows == "near" else None
     source = draw_whole_rows(task, counter.cfg.max_position, n_pairs, generator, device, counted, near)
-    columns = torch.stack([_columns(task, drawn, first_column, generator) for drawn in (base, source)])
-    wanted = TRAINED if rows == "near" else BEYOND
+    columns = torch.stack([_columns(task, batch, first_column, generator) for batch in (base, source)])
+    within = TRAINED if rows == "near" else BEYOND
     scores = []
     for column, source_column in zip(*columns, strict=True):
         pairs = SwapPairs(base, source, column, source_column)
@@ -161,7 +161,8 @@ def draw_pairs(
             for hypothesis in hypotheses.values()
             for variable in hypothesis.variables
         ]
-        scores.append(torch.stack([one.tells.long() + one.telling(wanted).long() for one in predictions]).sum(0))
+        points = [prediction.tells.long() + prediction.telling(within).long() for prediction in predictions]
+        scores.append(torch.stack(points).sum(0))
     best = torch.stack(scores).argmax(0)
     return SwapPairs(base, source, *columns.gather(1, best.expand(2, 1, -1))[:, 0])
 
@@ -180,7 +181,5 @@ def watched(task: Task, rows: Batch) -> Bool[Tensor, "row pos"]:
     What attention brings of a kind lies in that kind's own direction.
     """
     column = torch.arange(rows.token_ids.shape[1], device=rows.token_ids.device)
-    wanted = (column > task.prefix).expand(rows.token_ids.shape)
-    if len(task.kinds) > 1:
-        wanted = wanted & (rows.token_ids == KIND)
-    return wanted
+    later = (column > task.prefix).expand(rows.token_ids.shape)
+    return later & (rows.token_ids == KIND) if len(task.kinds) > 1 else later

@@ -31,7 +31,7 @@ class SwappedToken:
     before: str  # the counter's answer with nothing swapped
     predicted: str | None  # by the hypothesis; None: it predicts no answer
     after: str
-    tells: bool  # whether the prediction is nobody's own answer, so that it counts
+    tells: bool  # whether the prediction is neither row's own answer, so that it counts
     implies: str  # which distance the swap implies: trained, below 1, or beyond
 
 
@@ -70,34 +70,37 @@ def swapped_tokens(
     hypotheses = hypotheses_of(counter, task)
     if hypothesis not in hypotheses:
         raise unknown("hypothesis", hypothesis, hypotheses)
-    own = hypotheses[hypotheses[hypothesis].swaps_of or hypothesis]
     name = hypotheses[hypothesis].swaps_of or hypothesis
-    chosen = {one.name: one for one in own.variables}
-    if variable not in chosen:
-        raise CountLensError(f"{variable} is no variable of {hypothesis}: it has {', '.join(chosen) or 'none'}")
-    found = [
-        one
-        for one in places_of(counter, task, hypotheses)
-        if one.label == place and may_hold(one, name, chosen[variable])
+    algorithm = hypotheses[name]
+    variables = {known.name: known for known in algorithm.variables}
+    if variable not in variables:
+        raise CountLensError(f"{variable} is no variable of {hypothesis}: it has {', '.join(variables) or 'none'}")
+    swap_variable = variables[variable]
+    candidates = [
+        candidate
+        for candidate in places_of(counter, task, hypotheses)
+        if candidate.label == place and may_hold(candidate, name, swap_variable)
     ]
-    if not found:
+    if not candidates:
         raise CountLensError(f"{variable} is not sought at {place!r} in this counter")
-    drawn = draw_pairs(counter, task, {name: own}, pairs, seed, "near", task.train_length)
-    along = variable_directions(counter, task, {name: own}, found[:1], FIT_ROWS, seed)
-    swapper = Swapper(counter, drawn, found[:1], along)
-    after = swapper.answers(found[0], chosen[variable]).tolist()
-    prediction = drawn.predict(task, own, chosen[variable], found[0])
-    base, source = (chosen[variable].value(query).tolist() for query in (drawn.query, drawn.source_query(found[0].at)))
+    at = candidates[0]
+    swap_pairs = draw_pairs(counter, task, {name: algorithm}, pairs, seed, "near", task.train_length)
+    along = variable_directions(counter, task, {name: algorithm}, [at], FIT_ROWS, seed)
+    swapper = Swapper(counter, swap_pairs, [at], along)
+    after = swapper.answers(at, swap_variable).tolist()
+    prediction = swap_pairs.predict(task, algorithm, swap_variable, at)
+    queries = swap_pairs.query, swap_pairs.source_query(at.at)
+    base, source = (swap_variable.value(query).tolist() for query in queries)
     implied = {name: within.tolist() for name, within in prediction.implied.items()}
-    positions = drawn.base.position_ids[drawn.row, drawn.column].tolist()
+    positions = swap_pairs.base.position_ids[swap_pairs.row, swap_pairs.column].tolist()
     words = [
         task.vocab.decode([max(answer, 0) for answer in answers])
-        for answers in (drawn.labels.tolist(), swapper.own_answers.tolist(), prediction.answers.tolist(), after)
+        for answers in (swap_pairs.labels.tolist(), swapper.own_answers.tolist(), prediction.answers.tolist(), after)
     ]
     scored = (prediction.answers != NOT_SCORED).tolist()
     tokens = tuple(
         SwappedToken(
-            int(drawn.column[row]) + 1,
+            int(swap_pairs.column[row]) + 1,
             positions[row],
             base[row],
             source[row],
@@ -110,4 +113,4 @@ def swapped_tokens(
         )
         for row in range(pairs)
     )
-    return SwappedTokens(hypothesis, variable, chosen[variable].meaning, place, tokens)
+    return SwappedTokens(hypothesis, variable, swap_variable.meaning, place, tokens)

@@ -1,10 +1,10 @@
 """Transplants of what a recurrent counter remembers: all of it in one row, and part by part over many.
 
-With the memory after token i of one row put after token p of another, the other row goes on from there. Whole memories
-must do so: what follows is, to rounding, what follows in a row that begins with the one's first i tokens, so that
-nothing is learnt from it but how well the counter counts. What can come out either way is a transplant of one part:
-the state without Mamba's window, one layer of several. Where two memories differ in no other part, that is the whole
-memory again, and not testable.
+With the memory after token i of a donor row put after token p of another row, that row goes on from there. Whole
+memories must do so: what follows is, to rounding, what follows in a row that begins with the donor's first i tokens. So
+it shows how well the counter counts, and nothing else. What can come out either way is a transplant of one part: the
+state without Mamba's window, one layer of several. Where two memories differ in no other part, that is the whole memory
+again, and not testable.
 """
 
 from collections.abc import Sequence
@@ -53,10 +53,10 @@ class Transplant(Result):
 
     @property
     def verdict(self) -> Verdict:
-        judged = [follows for follows in self.followed if follows is not None]
+        as_predicted = [follows for follows in self.followed if follows is not None]
         return Verdict(
             f"With the memory of token {self.source_column + 1} at token {self.column + 1}, "
-            f"{sum(judged)} of {len(judged)} later answers go on from there.",
+            f"{sum(as_predicted)} of {len(as_predicted)} later answers go on from there.",
             "answers that go on from the row's own count",
         )
 
@@ -98,7 +98,13 @@ class MemoryParts(Result):
         if len(self.parts) == 1 or not testable:
             return Headline("not testable", measure)
         best = max(testable, key=lambda part: part.margin.value)
-        return Headline.of(best.part.label, measure, best.margin)
+        return Headline.of(best.part.label if self.holders else "no part alone", measure, best.margin)
+
+    @property
+    def holders(self) -> list[PartTransplant]:
+        """The parts that answers surely follow more often than all other parts together, the surest first."""
+        holders = [part for part in self.parts if not part.forced and part.margin.low > 0]
+        return sorted(holders, key=lambda part: -part.margin.value)
 
     @property
     def verdict(self) -> Verdict:
@@ -108,16 +114,17 @@ class MemoryParts(Result):
                 f"Not testable: the memory has one part, the {self.parts[0].part.label}. {ceiling}.",
                 "a family that remembers more than a state, or more layers",
             )
-        testable = [one for one in self.parts if not one.forced]
-        said = "; ".join(
-            f"{one.part.label} {one.alone.value:.0%} alone, {one.without.value:.0%} with all but it "
-            f"({100 * one.margin.value:+.0f} points [{100 * one.margin.low:.0f}, {100 * one.margin.high:.0f}])"
-            for one in testable
+        testable = [part for part in self.parts if not part.forced]
+        numbers = "; ".join(
+            f"{part.part.label} {part.alone.value:.0%} alone, {part.without.value:.0%} with all but it "
+            f"({100 * part.margin.value:+.0f} points [{100 * part.margin.low:.0f}, {100 * part.margin.high:.0f}])"
+            for part in testable
         )
-        forced = [one.part.label for one in self.parts if one.forced]
+        no_holder = "" if self.holders or not testable else " No part alone is followed more often than all but it."
+        forced = [part.part.label for part in self.parts if part.forced]
         untested = f" Not testable, as rows differ in hardly anything else: {', '.join(forced)}." if forced else ""
         return Verdict(
-            f"{ceiling}. Of its parts: {said or 'none can be tested'}.{untested}",
+            f"{ceiling}. Of its parts: {numbers or 'none can be tested'}.{no_holder}{untested}",
             "another part that answers follow more often",
         )
 
@@ -126,19 +133,19 @@ class MemoryParts(Result):
         return pd.DataFrame(
             [
                 {
-                    "layer": one.part.layer,
-                    "part": one.part.name,
-                    "size": one.part.stop - one.part.start,
-                    "not_testable": one.forced,
-                    "alone": one.alone.value,
-                    "alone_low": one.alone.low,
-                    "alone_high": one.alone.high,
-                    "without": one.without.value,
-                    "without_low": one.without.low,
-                    "without_high": one.without.high,
+                    "layer": part.part.layer,
+                    "part": part.part.name,
+                    "size": part.part.stop - part.part.start,
+                    "not_testable": part.forced,
+                    "alone": part.alone.value,
+                    "alone_low": part.alone.low,
+                    "alone_high": part.alone.high,
+                    "without": part.without.value,
+                    "without_low": part.without.low,
+                    "without_high": part.without.high,
                     "whole": self.whole.value,
                 }
-                for one in self.parts
+                for part in self.parts
             ]
         )
 
@@ -185,13 +192,17 @@ def transplant(
 
 def memory_parts(counter: Counter, trials: int = N_TRIALS, seed: int = 0) -> MemoryParts:
     """Which part of a recurrent counter's memory later answers follow, over pairs of memories with other counts."""
-    memory = CounterMemory(counter)
     task, _ = task_of_counter(counter)
+    return parts_of_memory(task, CounterMemory(counter), trials, seed)
+
+
+def parts_of_memory(task: Task, memory: Remembers, trials: int = N_TRIALS, seed: int = 0) -> MemoryParts:
+    """The same as `memory_parts`, for anything that remembers."""
     draw = FORMS[task.form].trials if task.form in FORMS else spliced_trials
-    drawn = draw(task, memory, trials, torch.Generator().manual_seed(seed))
-    whole = mean_score(_follows(memory, drawn, drawn.donor))
-    parts = tuple(_part_transplant(memory, drawn, part) for part in memory.parts)
-    return MemoryParts(task.name, len(drawn), whole, parts)
+    pairs = draw(task, memory, trials, torch.Generator().manual_seed(seed))
+    whole = mean_score(_follows(memory, pairs, pairs.donor))
+    parts = tuple(_part_transplant(memory, pairs, part) for part in memory.parts)
+    return MemoryParts(task.name, len(pairs), whole, parts)
 
 
 def _part_transplant(memory: Remembers, trials: Trials, part: Part) -> PartTransplant:

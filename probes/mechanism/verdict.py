@@ -24,14 +24,13 @@ from models.transformer import Transformer
 from probes.mechanism.anchor_formulas import ANCHORS
 from probes.mechanism.anchors import anchor_surplus
 from probes.mechanism.examination import AS_IT_IS, LONGER, N_PAIRS, THIRDS, Claim, Examination, only_fits_shares
-from probes.mechanism.grades import GRADES
+from probes.mechanism.grades import GRADES, SUPPORTED
 from probes.mechanism.hypotheses import Hypothesis, hypotheses_of, papers_claim
 from probes.mechanism.moved_positions import ROWS, AnchorHits, anchor_hits
 from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED
 from probes.result import SHARE, Headline, NotApplicable, Result, Verdict, task_of_counter
 from probes.stats import Interval
 
-SUPPORTED = ("partial", "strong")  # grades of which the paper's own hypothesis must have one to agree with it
 MOVED = "moved PIDs"  # the claim about single tokens' position ids
 
 
@@ -106,10 +105,13 @@ class Mechanisms(Result):
         winner = self.winner
         if winner is None:
             return None
-        return _best([one for one in self.hypotheses if self._is_refinement(one) and one.swaps_of == winner.name])
+        return _best(self._refinements_of(winner))
 
     def _is_refinement(self, tested: Tested) -> bool:
         return bool(tested.swaps_of) and any(claim.variable == MOVED for claim in tested.claims)
+
+    def _refinements_of(self, winner: Tested) -> list[Tested]:
+        return [tested for tested in self.hypotheses if self._is_refinement(tested) and tested.swaps_of == winner.name]
 
     @property
     def headline(self) -> Headline:
@@ -133,28 +135,26 @@ class Mechanisms(Result):
             )
             would = "a hypothesis whose every claim comes out surely more often than in its best null"
         else:
-            found = ", ".join(_say(claim) for claim in winner.claims)
+            numbers = ", ".join(_say(claim) for claim in winner.claims)
             opening = {
                 "strong": "It counts by",
                 "partial": "It counts in part by",
                 "weak": "Little is explained, most by",
             }
-            sentence = (
-                f"{opening[winner.grade]} {winner.name}, {winner.equation} ({winner.grade}): {found}.{_beyond(winner)}"
-            )
-            sentence += self._anchor_sentence(winner)
+            sentence = f"{opening[winner.grade]} {winner.name}, {winner.equation} ({winner.grade}): {numbers}."
+            sentence += _beyond(winner) + self._anchor_sentence(winner)
             sentence += " It must, by construction: this shows nothing." if winner.is_forced else ""
             sentence += f" Others: {others}." if others else ""
             would = f"a claim of {winner.name} that comes out no more often than in its best null"
-        supported = [one.name for one in self.hypotheses if one.grade in SUPPORTED]
+        supported = [tested.name for tested in self.hypotheses if tested.grade in SUPPORTED]
         agrees = any(name in supported for name in self.expected) if self.expected else None
         return Verdict(sentence, would, agrees)
 
     def _anchor_sentence(self, winner: Tested) -> str:
-        refinements = [one for one in self.hypotheses if self._is_refinement(one) and one.swaps_of == winner.name]
+        refinements = self._refinements_of(winner)
         if not refinements:
             return ""
-        best = self.refinement or max(refinements, key=lambda one: _moved(one).surplus)
+        best = self.refinement or max(refinements, key=lambda tested: _moved(tested).surplus)
         opening = "No anchor stands out: the nearest is" if self.refinement is None else "Its anchor:"
         return f" {opening} {best.name} ({best.grade}), {_say(_moved(best))}."
 
@@ -194,14 +194,16 @@ class Mechanisms(Result):
 
     def places_frame(self) -> pd.DataFrame:
         """One line for each place where a variable was sought."""
-        return pd.DataFrame([vars(one) for one in self.searched])
+        return pd.DataFrame([vars(place) for place in self.searched])
 
 
-def _best(tested: list[Tested]) -> Tested | None:
-    """The one of the best grade and, within it, of the highest surplus; what is forced comes last."""
-    found = [one for one in tested if one.grade != GRADES[0]]
-    key = lambda one: (not one.is_forced, GRADES.index(one.grade), one.worst.surplus)  # noqa: E731
-    return max(found, key=key, default=None)
+def _best(hypotheses: list[Tested]) -> Tested | None:
+    """The hypothesis of the best grade and, within it, of the highest surplus; what is forced comes last."""
+
+    def rank(tested: Tested) -> tuple[bool, int, float]:
+        return not tested.is_forced, GRADES.index(tested.grade), tested.worst.surplus
+
+    return max((tested for tested in hypotheses if tested.grade != GRADES[0]), key=rank, default=None)
 
 
 def _value(interval: Interval | None) -> float | None:
@@ -238,41 +240,41 @@ def _beyond(tested: Tested) -> str:
 def mechanisms(
     counter: Counter, hypotheses: Mapping[str, Hypothesis] | None = None, pairs: int = N_PAIRS, seed: int = 0
 ) -> Mechanisms:
-    """How well every stated algorithm predicts what swaps do to an attention counter; or these hypotheses."""
+    """How well algorithms predict what swaps do to an attention counter: all that are stated, or these."""
     task, _ = task_of_counter(counter)
-    chosen = hypotheses_of(counter, task) if hypotheses is None else dict(hypotheses)
+    stated = hypotheses_of(counter, task) if hypotheses is None else dict(hypotheses)
     assert isinstance(counter, Transformer)
-    examined = Examination(counter, task, chosen, pairs, seed)
-    reaches = any(one.reach != "unsaid" for one in chosen.values())
+    examination = Examination(counter, task, stated, pairs, seed)
+    reaches = any(hypothesis.reach != "unsaid" for hypothesis in stated.values())
     only_fits = only_fits_shares(task.form) if reaches else {}
-    hits, no_anchor = _move_positions(counter, chosen, seed)
+    hits, no_anchor = _move_positions(counter, stated, seed)
     swaps = {
-        name: tuple(examined.swap_claim(name, variable, only_fits) for variable in one.variables)
-        for name, one in examined.hypotheses.items()
+        name: tuple(examination.swap_claim(name, variable, only_fits) for variable in hypothesis.variables)
+        for name, hypothesis in examination.hypotheses.items()
     }
-    tested = []
-    for name, one in chosen.items():
-        anchors = [] if hits is None else [anchor for anchor in one.anchors if anchor in hits.hits]
-        if one.swaps_of in swaps and one.anchors and not anchors:
+    results = []
+    for name, hypothesis in stated.items():
+        anchors = [] if hits is None else [anchor for anchor in hypothesis.anchors if anchor in hits.hits]
+        if hypothesis.swaps_of in swaps and hypothesis.anchors and not anchors:
             continue  # nothing tells it from the hypothesis that it refines
-        claims = (examined.answers_claim(one), *swaps.get(name, swaps.get(one.swaps_of, ())))
+        claims = (examination.answers_claim(hypothesis), *swaps.get(name, swaps.get(hypothesis.swaps_of, ())))
         if hits is not None and anchors:
             claims += (_anchor_claim(anchors, hits),)
-        shared = one.swaps_of if one.swaps_of in swaps else ""
-        tested.append(Tested(name, one.equation, one.summary, shared, one.reach, claims))
+        shared = hypothesis.swaps_of if hypothesis.swaps_of in swaps else ""
+        results.append(Tested(name, hypothesis.equation, hypothesis.summary, shared, hypothesis.reach, claims))
     searched = tuple(
         Searched(name, variable, place.label, accuracy)
-        for (name, variable), by_place in examined.searched.items()
+        for (name, variable), by_place in examination.searched.items()
         for place, accuracy in by_place.items()
     )
-    return Mechanisms(task.name, tuple(tested), searched, pairs, papers_claim(counter, task), no_anchor)
+    return Mechanisms(task.name, tuple(results), searched, pairs, papers_claim(counter, task), no_anchor)
 
 
 def _move_positions(
     counter: Transformer, hypotheses: Mapping[str, Hypothesis], seed: int
 ) -> tuple[AnchorHits | None, str | None]:
     """Answers to moved PIDs, where some hypothesis names an anchor; or why there are none."""
-    if not any(one.anchors for one in hypotheses.values()):
+    if not any(hypothesis.anchors for hypothesis in hypotheses.values()):
         return None, "no hypothesis names an anchor"
     try:
         return anchor_hits(counter, ANCHORS, ROWS, seed), None
@@ -286,4 +288,5 @@ def _anchor_claim(anchors: Collection[str], hits: AnchorHits) -> Claim:
     wrong, lead = hits.lead(best, [name for name in hits.hits if name not in anchors])
     accuracy, permuted = hits.score(best), hits.permuted(best)
     nulls = {f"wrong anchor, {wrong}": hits.score(wrong)} | ({} if permuted is None else {"permuted": permuted})
-    return Claim(MOVED, False, best, accuracy, nulls, anchor_surplus(accuracy, permuted, lead))
+    _, at_worst = hits.worst_kind(best)
+    return Claim(MOVED, False, best, accuracy, nulls, anchor_surplus(accuracy, permuted, lead, at_worst))

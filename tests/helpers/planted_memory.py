@@ -1,6 +1,7 @@
 """Things that remember in a known way: planted truths, planted falsehoods and noise for claims about memories."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -39,22 +40,22 @@ class CountingMemory:
         return torch.stack(answers, 1)
 
 
-class Turning(CountingMemory):
-    """A point that goes round, a large drift, and small idle waves of other periods; read by its angle.
+class Waves(CountingMemory):
+    """Points that go round with several periods, idle ones, and a drift; read from the phases of some of them.
 
-    As a decoy nobody reads the angle: the count is in the drift, and the ring is only there.
+    `read_phases` takes what the hands of the clocks with these periods say, and the number of tokens by the drift.
     """
 
-    IDLE = (2.3, 3.7, 5.7, 23.0)  # periods
+    IDLE = (2.3, 3.7, 5.7, 23.0)
 
-    def __init__(self, task: Task, decoy: bool = False) -> None:
-        super().__init__(task, 3 + 2 * len(self.IDLE))
-        self.decoy = decoy
-        turns = [2 * math.pi / period for period in (task.period, *self.IDLE)]
+    def __init__(self, task: Task, periods: tuple[int, ...], read_phases: Callable[[list[Tensor], Tensor], Tensor]):
+        super().__init__(task, 2 * (len(periods) + len(self.IDLE)) + 1)
+        self.periods, self.read_phases = periods, read_phases
+        turns = [2 * math.pi / period for period in (*periods, *self.IDLE)]
         blocks = [torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in turns]
         self.turn = torch.block_diag(*blocks, torch.ones(1, 1)).float()
-        self.start = torch.tensor([1.0, 0.0] + [0.3, 0.0] * len(self.IDLE) + [0.0])
-        self.drift = torch.tensor([0.0] * (2 + 2 * len(self.IDLE)) + [0.25])
+        self.start = torch.tensor([1.0, 0.0] * len(periods) + [0.3, 0.0] * len(self.IDLE) + [0.0])
+        self.drift = torch.tensor([0.0] * (len(self.start) - 1) + [0.25])
 
     def advance(self, vectors: Tensor) -> Tensor:
         return vectors @ self.turn + self.drift
@@ -66,10 +67,46 @@ class Turning(CountingMemory):
         return vector
 
     def read(self, vectors: Tensor) -> Tensor:
-        if self.decoy:
-            return (vectors[:, -1] / 0.25).round().long() - 1
-        steps = torch.atan2(vectors[:, 1], vectors[:, 0]) / (2 * math.pi) * self.task.period
-        return steps.round().long() % self.task.period - 1 + self.task.period
+        planes = vectors[:, : 2 * len(self.periods)].unflatten(1, (-1, 2)).unbind(1)
+        phases = [
+            (torch.atan2(plane[:, 1], plane[:, 0]) / (2 * math.pi) * period).round().long() % period
+            for plane, period in zip(planes, self.periods, strict=True)
+        ]
+        return self.read_phases(phases, (vectors[:, -1] / 0.25).round().long()) - 1
+
+
+class Turning(Waves):
+    """A point that goes round, a large drift, and small idle waves of other periods; read by its angle.
+
+    As a decoy nothing reads the angle: the count is in the drift, and the ring is only there.
+    """
+
+    def __init__(self, task: Task, decoy: bool = False) -> None:
+        super().__init__(task, (task.period,), lambda phases, tokens: tokens if decoy else phases[0] + task.period)
+
+
+class Copies(CountingMemory):
+    """The phase three times over, in a part of its own each; what two of the three say is read."""
+
+    N, SIZE = 3, 8
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, self.N * self.SIZE)
+        self.parts = tuple(Part(layer, "state", layer * self.SIZE, (layer + 1) * self.SIZE) for layer in range(self.N))
+        self.codes = torch.randn(self.N, task.period, self.SIZE, generator=torch.Generator().manual_seed(0))
+
+    def vector(self, count: int) -> Tensor:
+        return self.codes[:, count % self.task.period].flatten()
+
+    def _phases(self, vectors: Tensor) -> Tensor:
+        return torch.cdist(vectors.unflatten(1, (self.N, -1)).transpose(0, 1), self.codes).argmin(2)
+
+    def advance(self, vectors: Tensor) -> Tensor:
+        phases = (self._phases(vectors) + 1) % self.task.period
+        return torch.cat([codes[phase] for codes, phase in zip(self.codes, phases, strict=True)], 1)
+
+    def read(self, vectors: Tensor) -> Tensor:
+        return self._phases(vectors).mode(0).values - 1 + self.task.period
 
 
 class RandomTable(CountingMemory):
@@ -91,6 +128,17 @@ class RandomTable(CountingMemory):
 
     def read(self, vectors: Tensor) -> Tensor:
         return self._counts(vectors) - 1
+
+
+class TurnedCodes(RandomTable):
+    """A random code per count modulo m, in other directions after every token: no count has a place of its own."""
+
+    def __init__(self, task: Task, seed: int = 0, d: int = 24) -> None:
+        super().__init__(task, seed, d)
+        generator = torch.Generator().manual_seed(seed)
+        codes, turn = self.table[: task.period], torch.linalg.qr(torch.randn(d, d, generator=generator))[0]
+        turned = [codes[count % task.period] @ turn.matrix_power(count) for count in range(len(self.table))]
+        self.table = torch.stack(turned)
 
 
 class KindCounts:

@@ -80,6 +80,29 @@ def test_a_counter_that_goes_by_position_is_not() -> None:
     assert found.verdict.agrees is False
 
 
+def finds_by_both(either: bool) -> Transformer:
+    """First is whoever has position id 0 and sees its own kind alone; or, whoever has one of both."""
+    counter, by_mask = finds_by_position(), finds_by_mask()
+    with torch.no_grad():
+        mine, other = counter.blocks[0], by_mask.blocks[0]
+        for name in ("attn.W_V", "attn.W_O", "mlp.W_in", "mlp.W_out"):
+            mine.get_parameter(name).copy_(other.get_parameter(name))
+        if either:  # what it sees counts for little, so that a position id of 0 is enough, and seeing nothing else is
+            counter.pos_embed.W_pos[1:, OTHER] = 0
+            counter.pos_embed.W_pos[0, OTHER] = -1
+    return counter
+
+
+@pytest.mark.parametrize("either", [True, False])
+def test_a_counter_that_goes_by_position_as_well_does_not_go_by_the_mask(either: bool) -> None:
+    """Opened and closed masks must both turn the answers: one of them does."""
+    found = mask_as_finder(finds_by_both(either), rows=64)
+    assert found.recognised.value == 1
+    opened, closed = (outcome.share.value for outcome in found.outcomes)
+    assert (opened, closed) == ((0, 1) if either else (1, 0))
+    assert found.headline.label == "not by the mask"
+
+
 def test_without_a_mask_nothing_is_recognised() -> None:
     found = mask_as_finder(load_counter("first_tok_heterogeneous/nope-1L-noncausal"))
     assert found.recognised.value == 0

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from planted_counters import modulo_five_counter, token_counter
 
 from models import TransformerConfig, build_counter, load_counter
 from models.families import config_to_dict
@@ -85,6 +86,21 @@ def test_clusters_that_nothing_reads_are_no_cause() -> None:
     assert at_input.share.value == 0
     assert found.headline.label == "Clusters by PID are no cause"
     assert found.best("own").share.value == 0
+
+
+def test_clusters_beside_tokens_that_are_counted_are_no_cause() -> None:
+    found = period_shift(token_counter(WITH_BOS), rows=16)
+    assert found.right == 1
+    assert found.headline.label == "Clusters by PID are no cause"
+    assert found.best("own").share.value == 0
+
+
+def test_clusters_modulo_five_are_a_cause_in_part_of_counting_modulo_ten() -> None:
+    """Shifts by an even number of places move its answers as claimed, the others by five places too few."""
+    found = period_shift(modulo_five_counter(WITH_BOS), rows=32)
+    assert found.headline.label != "Clusters by PID are a cause"
+    assert found.best("own").share.value < 0.7
+    assert "of answers that are right with nothing moved" in found.verdict.sentence
 
 
 def test_trained_counters() -> None:

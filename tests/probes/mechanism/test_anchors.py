@@ -72,6 +72,71 @@ def test_an_anchor_half_of_the_time_has_half_of_the_answers() -> None:
     assert not (result.stands_out and result.best.accuracy.value > 0.98)
 
 
+def column(pids: Tensor) -> Tensor:
+    return torch.arange(pids.shape[-1])
+
+
+def vote_of(columns: list[int]) -> Formula:
+    """The distance from the beginning that most of these tokens imply."""
+    return lambda pids: pids - (pids - column(pids))[..., columns].mode(-1, keepdim=True).values
+
+
+def previous(pids: Tensor) -> Tensor:
+    """The PID of the token before; before the first one, what it would be."""
+    return torch.cat([pids[..., :1] - 1, pids[..., :-1]], -1)
+
+
+def first_within_four(pids: Tensor) -> Tensor:
+    """From the first token, as long as it is within four places of where the second one says."""
+    by_second = pids[..., 1:2] - 1
+    return pids - pids[..., :1].where((pids[..., :1] - by_second).abs() <= 4, by_second)
+
+
+FALSEHOODS: dict[str, Formula] = {
+    "the previous token's PID instead of its own": lambda pids: previous(pids) - pids[..., :1] + 1,
+    "tokens so far, and the step from the previous PID": lambda pids: column(pids) + pids - previous(pids) - 1,
+    "the row's last token": lambda pids: pids - pids[..., -1:] + pids.shape[-1] - 1,
+    "a vote of tokens 2 to 4": vote_of([1, 2, 3]),
+    "a vote of tokens 1, 3 and 5": vote_of([0, 2, 4]),
+    "the tenth token": lambda pids: pids - pids[..., 9:10] + 9,
+    "the lowest PID so far": lambda pids: pids - pids.cummin(-1).values,
+    "the highest PID so far": lambda pids: pids - pids.cummax(-1).values + column(pids),
+    "the median of all implied beginnings": lambda pids: pids - (pids - column(pids)).median(-1, keepdim=True).values,
+    "the first token unless it is far off": first_within_four,
+    "the first token early and the mean later": lambda pids: torch.where(
+        column(pids) < 30, *(ANCHORS[name].distance(pids, 10) for name in ("first token", "mean"))
+    ),
+    "the first token at every other token": lambda pids: (pids - pids[..., :1]).where(
+        column(pids) % 2 == 0, column(pids)
+    ),
+    "half way between tokens 1 and 2": lambda pids: pids - (pids[..., :1] + pids[..., 1:2] - 1) // 2,
+    "the first token, modulo 5": lambda pids: (pids - pids[..., :1]) % 5,
+    "the first token, for PIDs below 64": lambda pids: (pids - pids[..., :1]) * (pids < 64),
+}
+
+
+@pytest.mark.parametrize("name", FALSEHOODS)
+def test_what_is_no_stated_anchor_is_never_a_strong_one(name: str) -> None:
+    """Rows with nothing moved are answered right, or half of them; moves of the first tokens alone do not tell."""
+    result = probe(Planted(lambda pids: FALSEHOODS[name](pids).double()))
+    assert result.grade != "strong"
+
+
+def test_an_anchor_that_fails_at_a_kind_of_move_is_weak_and_the_verdict_says_where() -> None:
+    result = probe(Planted(lambda pids: FALSEHOODS["the previous token's PID instead of its own"](pids).double()))
+    assert result.best.accuracy.low > 0.9  # of all kinds of moves, of which the own PID's is one
+    assert (result.worst_move, result.grade) == ("own", "weak")
+    assert "nothing of moves of the token's own PID" in result.verdict.sentence
+    assert result.verdict.agrees is False
+
+
+def test_a_verdict_about_half_of_the_tokens_says_so() -> None:
+    result = probe(Planted(lambda pids: FALSEHOODS["the first token, for PIDs below 64"](pids).double()))
+    assert 0.4 < result.right < 0.65
+    assert "of tokens that it answers right" in result.verdict.sentence
+    assert "answers right" not in probe(planted("first token")).verdict.sentence
+
+
 def test_noise_has_no_anchor() -> None:
     assert not any(has_anchor(seed) for seed in range(8))
 

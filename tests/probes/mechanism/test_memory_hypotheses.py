@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 from mechanism_nulls import most_alarms, supported_by_hashed_counts, supported_by_random_table
-from planted_memory import HashedCounts, KindCounts, Turning
+from planted_memory import Copies, HashedCounts, KindCounts, TurnedCodes, Turning, Waves
+from torch import Tensor
 
 from probes.mechanism.handbuilt_memory import handbuilt_memory
 from probes.mechanism.memory import CounterMemory
@@ -14,6 +15,7 @@ from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_claims import MemoryClaim
 from probes.mechanism.memory_hypotheses import HYPOTHESES
 from probes.mechanism.memory_verdict import MemoryMechanisms, examine, memory_mechanisms
+from probes.mechanism.transplants import parts_of_memory
 from training.tasks import Task, make_task
 
 MOD10, SELECTIVE = make_task("mod10"), make_task("selective")
@@ -60,6 +62,49 @@ def test_a_leaky_sum_read_by_thresholds_is_found_as_a_curve_and_not_as_a_ring() 
 
 def test_a_unit_per_count_is_none_of_them() -> None:
     assert not names(memory_mechanisms(handbuilt_memory("table", MOD10)))
+
+
+def grades(result: MemoryMechanisms) -> dict[str, str]:
+    return {tested.name: tested.grade for tested in result.supported}
+
+
+def test_a_ring_of_twenty_places_is_no_ring_of_ten() -> None:
+    """Its answers go round twice: half a turn apart they are the same."""
+    result = examine(MOD10, Waves(MOD10, (20,), lambda phases, tokens: phases[0] + 20))
+    assert not {"ring", "phase", "drift"} & names(result)
+    assert claim_of(result, "ring", "ring").score.value < 0.2
+
+
+def test_two_rings_of_two_and_of_five_are_a_ring_in_part_at_most() -> None:
+    """Together they tell the count modulo 10, and neither plane does alone."""
+    result = examine(MOD10, Waves(MOD10, (2, 5), lambda phases, tokens: (5 * phases[0] + 6 * phases[1]) % 10 + 10))
+    assert grades(result) == {"drift": "strong", "ring": "weak"}
+
+
+def test_a_ring_that_tells_the_count_only_together_with_the_drift_is_none() -> None:
+    """Eleven places: which round it is must be known to tell the count modulo 10."""
+
+    def read(phases: list[Tensor], tokens: Tensor) -> Tensor:
+        return phases[0] + 11 * ((tokens - phases[0]) / 11).round().long()
+
+    assert not {"ring", "phase", "drift", "curve"} & names(examine(MOD10, Waves(MOD10, (11,), read)))
+
+
+def test_a_code_that_turns_with_every_token_is_none_of_them() -> None:
+    result = examine(MOD10, TurnedCodes(MOD10))
+    assert result.whole.value == 1
+    assert not names(result)
+
+
+def test_three_copies_of_which_two_are_read_are_no_ring_and_no_part_of_the_memory_holds_the_count_alone() -> None:
+    """With one copy exchanged nothing happens, with two everything does."""
+    assert "ring" not in names(examine(MOD10, Copies(MOD10)))
+    parts = parts_of_memory(MOD10, Copies(MOD10), trials=48)
+    assert [part.alone.value for part in parts.parts] == [0, 0, 0]
+    assert [part.without.value for part in parts.parts] == [1, 1, 1]
+    assert not parts.holders
+    assert parts.headline.label == "no part alone"
+    assert "No part alone is followed" in parts.verdict.sentence
 
 
 def test_counts_along_lines_are_found_and_hashed_counts_are_refused() -> None:

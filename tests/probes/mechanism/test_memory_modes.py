@@ -1,15 +1,23 @@
 """Modes of a linear recurrence: together they are the state, and only linear families have them."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from models import load_counter
+from probes.mechanism.handbuilt_modes import handbuilt_modes
 from probes.mechanism.memory import CounterMemory
 from probes.mechanism.memory_bench import Bench
+from probes.mechanism.memory_hypotheses import HYPOTHESES
 from probes.mechanism.memory_modes import Modes, clock_modes, slow_modes
+from probes.mechanism.memory_verdict import MemoryMechanisms, memory_mechanisms
 from probes.result import NotApplicable, task_of_counter
+from training.tasks import make_task
+
+OF_MODES = {name: HYPOTHESES[name] for name in ("slow_modes", "clock_modes")}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +48,10 @@ def test_one_step_turns_and_shrinks_a_mode_as_its_eigenvalue_says(bench: Bench) 
 
 def test_claims_about_modes_have_nulls_of_as_many_modes(bench: Bench) -> None:
     slow, others = slow_modes(bench)
-    assert [null.name for null in slow.nulls] == ["as many others", "half of them"]
+    assert [null.name for null in slow.nulls] == ["as many others", "half of them", "the clocks among them"]
     assert others.ignored
     clock, _ = clock_modes(bench)
+    assert [null.name for null in clock.nulls] == ["as many others", "clocks of other periods", "as many that last"]
     assert clock.best_null.mean < clock.score.value  # on this counter; it is the nulls that could have won
 
 
@@ -52,3 +61,81 @@ def test_only_linear_recurrences_have_modes() -> None:
         Modes.of(counter, CounterMemory(counter).parts)
     with pytest.raises(NotApplicable, match="no modes"):
         Modes.of(None, CounterMemory(counter).parts)
+
+
+def examine(mechanism: str) -> MemoryMechanisms:
+    return memory_mechanisms(handbuilt_modes(mechanism, make_task("mod10")), OF_MODES)
+
+
+def grades(result: MemoryMechanisms) -> dict[str, str]:
+    return {tested.name: tested.grade for tested in result.supported}
+
+
+def test_undamped_clocks_are_found_as_clocks_and_not_as_lasting_modes() -> None:
+    """They last too, beside modes that last and that nothing reads: without them the others carry nothing."""
+    result = examine("clock")
+    assert grades(result) == {"clock_modes": "strong"}
+    slow = next(tested for tested in result.hypotheses if tested.name == "slow_modes").claims[0]
+    assert slow.score.value == 1
+    assert slow.best_null.name == "the clocks among them"
+    assert slow.best_null.mean == 1
+
+
+def test_slow_modes_are_found_and_a_counter_without_clocks_has_none_to_test() -> None:
+    result = examine("slow")
+    assert grades(result) == {"slow_modes": "strong"}
+    assert result.skipped == {"clock_modes": "it has no clock modes"}
+
+
+def test_clocks_that_nothing_reads_are_refused() -> None:
+    result = examine("decoy")
+    assert grades(result) == {"slow_modes": "strong"}
+    clock = next(tested for tested in result.hypotheses if tested.name == "clock_modes").claims
+    assert [claim.score.value for claim in clock] == [0, 0]
+
+
+def test_clocks_that_carry_half_of_the_answers_are_a_weak_claim_and_all_lasting_modes_a_strong_one() -> None:
+    assert grades(examine("shared")) == {"slow_modes": "strong", "clock_modes": "weak"}
+
+
+class PairedModes(Modes):
+    """Modes that are only drawn in pairs, as they are dealt out."""
+
+    def random_key(self, generator: torch.Generator) -> Tensor:
+        n_channels, n_modes = self.eigenvalues.shape
+        key = torch.rand(n_channels, n_modes // 2, generator=generator, dtype=torch.float64)
+        return key.repeat_interleave(2, 1)
+
+
+def dealt(modes: Modes, seed: int) -> Modes:
+    """The same modes, of which others are said to be slow or clocks: eigenvalues are dealt out again, in pairs."""
+    pairs = modes.eigenvalues.reshape(-1, 2)
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))
+    return PairedModes(modes.parts, pairs[order].reshape(modes.eigenvalues.shape), modes.vectors)
+
+
+def false_alarms(draws: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """How often modes that have the name of slow ones or of clocks by chance are said to carry the count."""
+    counter = handbuilt_modes("clock", make_task("mod10"))
+    task, _ = task_of_counter(counter)
+    bench = Bench.of(task, CounterMemory(counter), 24, seed=0)
+    modes = Modes.of(counter, bench.memory.parts)
+    assert torch.equal(modes.eigenvalues[:, ::2], modes.eigenvalues[:, 1::2].conj())
+    alarms = dict.fromkeys(OF_MODES, 0)
+    for seed in range(draws):
+        monkeypatch.setattr(Modes, "of", lambda counter, parts, seed=seed: dealt(modes, seed))
+        drawn = replace(bench, generator=torch.Generator().manual_seed(seed))
+        for name, hypothesis in OF_MODES.items():
+            alarms[name] += all(claim.supported for claim in hypothesis.claims(drawn))
+    return {name: number / draws for name, number in alarms.items()}
+
+
+def test_modes_that_were_dealt_out_again_are_rarely_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(false_alarms(8, monkeypatch).values()) <= 1 / 8
+
+
+@pytest.mark.slow
+def test_modes_that_were_dealt_out_again_raise_false_alarms_in_no_more_than_one_of_twenty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert max(false_alarms(1000, monkeypatch).values()) <= 0.05 + 0.014  # two standard errors

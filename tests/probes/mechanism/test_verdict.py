@@ -12,11 +12,12 @@ from dataclasses import replace
 import pytest
 import torch
 from mechanism_nulls import explain_untrained, most_alarms, untrained
+from planted_counters import labels_of, modulo_five_counter, token_counter, with_task
 from torch import Tensor, nn
 
 from models import TransformerConfig, load_counter
 from models.counter import listening
-from models.handbuilt import Layout
+from models.handbuilt import Layout, voted_position_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
 from models.transformer_block import Block
@@ -143,6 +144,45 @@ def test_a_mean_that_was_built_in_wins_and_all_others_are_rejected(name: str) ->
 def test_a_counter_that_does_not_correct_for_the_shift_is_found_out() -> None:
     result = mechanisms(absolute_counter(make_task("mod10", bos=True)), pairs=PAIRS)
     assert graded(result) == {"absolute_position": "strong"}
+
+
+@pytest.mark.parametrize("voters", [(1, 2, 3), (0, 2, 4)])
+def test_other_votes_than_the_stated_ones_are_a_weak_refinement_at_most(voters: tuple[int, ...]) -> None:
+    """They predict the same as a vote of the first five wherever only the first few tokens are moved together."""
+    task = make_task("mod10", bos=True)
+    counter = voted_position_counter(labels_of(task), task.vocab.id("<bos>"), task.vocab.size, voters)
+    result = mechanisms(with_task(counter, task), pairs=PAIRS)
+    assert graded(result).pop("beginning") == "strong"
+    assert set(graded(result).values()) <= {"strong", "weak"}
+    assert graded(result).get("vote_position", "weak") == "weak"
+
+
+def test_the_tenth_token_is_no_stated_anchor() -> None:
+    task = make_task("mod10", bos=True)
+    counter = voted_position_counter(labels_of(task), task.vocab.id("<bos>"), task.vocab.size, (9,))
+    result = mechanisms(with_task(counter, task), pairs=PAIRS)
+    assert graded(result)["beginning"] == "strong"
+    assert set(graded(result)) <= {"beginning", "vote_position"}
+    assert graded(result).get("vote_position", "weak") == "weak"
+
+
+def test_tokens_that_are_counted_beside_clusters_that_nothing_reads_are_found_and_no_position_is() -> None:
+    task = make_task("mod10", bos=True)
+    assert graded(mechanisms(token_counter(task), pairs=PAIRS)) == {"distance": "strong", "unit": "strong"}
+
+
+def test_a_counter_modulo_five_explains_half_of_what_counting_modulo_ten_asks() -> None:
+    result = mechanisms(modulo_five_counter(make_task("mod10", bos=True)), pairs=PAIRS)
+    assert set(graded(result).values()) <= {"weak", "partial"}
+    assert claim(result, "beginning", "answers").accuracy.value == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_counter_that_is_right_for_half_of_all_shifts_is_never_strongly_explained() -> None:
+    task = make_task("mod10", bos=True)
+    counter = handbuilt_counter("first_position", task)
+    with torch.no_grad():
+        counter.pos_embed.W_pos[64:] = counter.pos_embed.W_pos[63]
+    assert set(graded(mechanisms(counter, pairs=PAIRS)).values()) <= {"weak", "partial"}
 
 
 def test_shares_that_were_built_in_are_found_and_so_is_the_weight_of_bos_that_makes_them() -> None:
