@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ import streamlit as st
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
 from app.explorer.page import Panel
+from app.explorer.slow_imports import import_without_collection
 from models.errors import CountLensError
 from models.header import CheckpointInfo
 
@@ -33,6 +33,8 @@ MOST_RESULTS = 128  # a kept figure takes a megabyte
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
 SECONDS_BETWEEN_LOOKS = 0.05  # at work that goes on
 SECONDS_OF_FIRST_PAGE = 3.0
+# All probes; and what torch imports when the first counter with a table of positions is opened.
+SLOW_MODULES = ("probes.registry", "torch._dynamo")
 FOLDER_SECONDS = 3.0  # after which folders are looked at again
 
 R = TypeVar("R")
@@ -160,7 +162,8 @@ def warm_up() -> None:
 
 
 def _import_slow_things() -> None:
-    import_module("probes.registry")
+    for name in SLOW_MODULES:
+        import_without_collection(name)
     # Streamlit collects garbage after every run, and would look through all of torch each time: a third of a second.
     gc.collect()
     gc.freeze()
