@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from models.counter import Counter
 
-MOST_COUNTERS = 24
+MOST_COUNTERS = 48  # a counter takes a megabyte
 MOST_RESULTS = 128  # a kept figure takes a megabyte
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
 SECONDS_BETWEEN_LOOKS = 0.05  # at work that goes on
@@ -61,6 +61,11 @@ class SharedCounter:
     def architecture(self) -> str:
         """Positional scheme of a transformer, family of a recurrent counter."""
         return self.info.architecture
+
+    @property
+    def run(self) -> str:
+        """The last part of its name, such as `seed0`."""
+        return self.name.rpartition("/")[2]
 
     @property
     def given(self) -> Given:
@@ -115,7 +120,12 @@ def open_counter(entry: Entry, step: int | None = None) -> SharedCounter:
 
 def open_copy(subject: SharedCounter) -> SharedCounter:
     """The same counter loaded once more, with a lock of its own: what runs long on it keeps nobody waiting."""
-    return _open(FileKey.of(subject.path), subject.name, subject.reference, copy=True)
+    return open_file(subject, subject.path, subject.reference)
+
+
+def open_file(subject: SharedCounter, path: Path, reference: str) -> SharedCounter:
+    """Another file of the counter's run, with a lock of its own."""
+    return _open(FileKey.of(path), subject.name, reference, copy=True)
 
 
 @st.cache_resource(show_spinner=False, max_entries=MOST_COUNTERS)

@@ -47,17 +47,21 @@ def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *
 
 
 def spread_panel(
-    caption: str, draw: Callable[..., "go.Figure"], subjects: Sequence[Any], results: Sequence[Call[Any]], **named: Any
+    caption: str, draw: Callable[..., "go.Figure"], results: Mapping[str, Call[Any]], of: str, **named: Any
 ) -> Panel:
-    """A figure of several seeds' results, with a table in which each line names its counter."""
+    """A figure of the results of several counters by name, with a table in which each line names its counter.
+
+    `of` says what the names are, such as `seed`.
+    """
 
     def frame() -> "pd.DataFrame":
         import pandas as pd
 
-        tables = {subject.name: found.value.to_frame() for subject, found in zip(subjects, results, strict=True)}
-        return pd.concat(tables, names=["counter"]).reset_index(level=0)
+        tables = {name: result.value.to_frame() for name, result in results.items()}
+        return pd.concat(tables, names=[of]).reset_index(level=0)
 
-    return Panel(caption, Call(draw, *results, **named), frame, f"{len(results)} seeds that are here.")
+    figure = Call(draw, *results.values(), names=tuple(results), **named)
+    return Panel(caption, figure, frame, f"{len(results)} {of}s that are here.")
 
 
 @dataclass(frozen=True)

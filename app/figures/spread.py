@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # slow to import, and each page needs one of them
 THIN, THICK = 1, 3
 
 
-def accuracy_spread(*results: "Behaviour") -> go.Figure:
-    """Percent right at each position, of every seed."""
-    curves = [curve_of(result, f"seed {number}", "") for number, result in enumerate(results, 1)]
+def accuracy_spread(*results: "Behaviour", names: Sequence[str]) -> go.Figure:
+    """Percent right at each position, of every seed by its name."""
+    curves = [curve_of(result, name, "") for result, name in zip(results, names, strict=True)]
     figure = accuracy_figure(curves, results[0].trained_up_to)
     ood = [result.total["ood"].value for result in results]
     alt = (
@@ -31,12 +31,12 @@ def accuracy_spread(*results: "Behaviour") -> go.Figure:
     return _with_median(figure, alt)
 
 
-def score_spread(*results: "ModPca", site: "Site") -> go.Figure:
-    """The cluster score of every modulus at one site, of every seed."""
+def score_spread(*results: "ModPca", names: Sequence[str], site: "Site") -> go.Figure:
+    """The cluster score of every modulus at one site, of every seed by its name."""
     figure = go.Figure()
-    for number, result in enumerate(results, 1):
+    for result, name in zip(results, names, strict=True):
         periods = result.at(site).periods
-        figure.add_scatter(x=list(periods.moduli), y=[float(score) for score in periods.scores], name=f"seed {number}")
+        figure.add_scatter(x=list(periods.moduli), y=[float(score) for score in periods.scores], name=name)
     figure.update_xaxes(title="modulus")
     figure.update_yaxes(title="cluster score")
     found = [result.at(site).period for result in results]

@@ -161,10 +161,15 @@ class Tokens:
         return ~self.fitted & ~self.choosing
 
 
-def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | None = None) -> FirstToken:
-    """How well the first token and the shift are read, at every layer's sites or at these."""
+def first_token_probe(
+    counter: Counter, seed: int = 0, sites: Sequence[Site] | None = None, equal_tokens: bool = False
+) -> FirstToken:
+    """How well the first token and the shift are read, at every layer's sites or at these.
+
+    Rows are the task's own, or consist of one kind of token alone: of these the paper claims nothing.
+    """
     task, _ = task_of_counter(counter)
-    tokens = shifted_tokens(counter, task, seed)
+    tokens = shifted_tokens(counter, task, seed, equal_tokens)
     chosen = list(all_heads(sites_of(counter)) if sites is None else sites)
     if not chosen:
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
@@ -185,7 +190,8 @@ def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | N
     own_pid = explained_variance(
         own_pid_guess(tokens)[tokens.reported], *_reported_shifts(tokens), tokens.rows[tokens.reported]
     )
-    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claim(counter, task))
+    claim = None if equal_tokens else paper_claim(counter, task)
+    return FirstToken(own_pid.value, readings, counter.ignores_positions, claim)
 
 
 def first_token_score(counter: Counter, seed: int = 0) -> float:
@@ -200,7 +206,7 @@ def first_token_score(counter: Counter, seed: int = 0) -> float:
     return max(accuracies)[1]
 
 
-def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
+def shifted_tokens(counter: Counter, task: Task, seed: int, equal_tokens: bool = False) -> Tokens:
     """The first counted token of rows at many shifts, and some others of each row; a third of the shifts is held out.
 
     Whatever policy it was trained with, rows have contiguous PIDs here, so that there is a shift.
@@ -218,6 +224,9 @@ def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
     shifts = chooser.permutation(n_shifts)[:n_rows]
     columns = np.arange(width)
     inside = columns < lengths.cpu().numpy()[:, None]
+    if equal_tokens:
+        counted = torch.tensor(inside & (columns >= task.prefix), device=counter.device)
+        token_ids = token_ids.where(~counted, task.vocab.encode([task.kinds[0]])[0])
     batch = Batch(
         token_ids,
         torch.tensor(shifts[:, None] + columns, device=counter.device),

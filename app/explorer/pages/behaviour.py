@@ -108,8 +108,8 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
     """Accuracy at each position, of every seed."""
-    results = [subject.call(behaviour, rows=ROWS) for subject in subjects]
-    yield spread_panel("Accuracy at each position, by seed", accuracy_spread, subjects, results)
+    results = {subject.run: subject.call(behaviour, rows=ROWS) for subject in subjects}
+    yield spread_panel("Accuracy at each position, by seed", accuracy_spread, results, "seed")
 
 
 def _row(subject: SharedCounter, settings: Settings) -> Panel:

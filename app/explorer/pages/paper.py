@@ -9,6 +9,7 @@ from app.escape import for_markdown
 from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue
 from app.explorer.page import Drawn
+from app.explorer.progress import with_progress
 from app.explorer.seeds import read_all_scores
 from app.explorer.walk import STOPS, Examination, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
@@ -126,9 +127,7 @@ def _examine(inside: Examination, catalogue: Catalogue, place: DeltaGenerator, s
     entries = {name: entry for name, entry in found.items() if entry is not None}
     results = {}
     with place.container():
-        progress = st.progress(0.0)
-        for number, (architecture, entry) in enumerate(entries.items()):
-            progress.progress(number / len(entries), f"{step}: looking inside {for_markdown(entry.name)}")
+        for architecture, entry in with_progress(entries, f"{step}: looking inside the counter with"):
             try:
                 results[architecture] = open_counter(entry).call(inside.function).value
             except CountLensError as error:

@@ -84,10 +84,11 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
     """The score of every modulus, of every seed."""
-    results = [
-        subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,)) for subject in subjects
-    ]
-    yield spread_panel("Score of every modulus, by seed", score_spread, subjects, results, site=settings.site)
+    results = {
+        subject.run: subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,))
+        for subject in subjects
+    }
+    yield spread_panel("Score of every modulus, by seed", score_spread, results, "seed", site=settings.site)
 
 
 def _choose_site(subject: SharedCounter) -> Site:
