@@ -3,6 +3,7 @@
 import streamlit as st
 
 from app.escape import for_markdown
+from app.explorer.glossary import in_plain_words
 from app.explorer.page import Panel
 from app.explorer.takeaway import take_away
 
@@ -17,7 +18,8 @@ def draw_panel(panel: Panel, key: str, filename: str, least_width: int = 0) -> N
     if panel.chooses and figure.layout.clickmode != "event":
         figure.update_layout(clickmode="event")  # streamlit turns clicks off
     with st.container(key=key):
-        st.markdown(f"**{for_markdown(panel.caption)}**" + (f"  \n{for_markdown(panel.said)}" if panel.said else ""))
+        sentence = f"  \n{for_markdown(in_plain_words(panel.sentence))}" if panel.sentence else ""
+        st.markdown(f"**{for_markdown(panel.caption)}**{sentence}")
         if least_width:
             st.html(
                 f"<style>.st-key-{key}-scroll {{ overflow-x: auto }}"

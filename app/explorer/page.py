@@ -21,7 +21,7 @@ class Panel:
     caption: str
     figure: Call["go.Figure"]  # of a function in app/figures/, which gives it an alt text
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
-    said: str = ""  # a sentence under the caption, such as the result's verdict
+    sentence: str = ""  # under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
     # Widgets that a click on a point sets, with the values that they may take; the point's customdata has one for each.
     chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from app.explorer import cache, state
 from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
-from app.explorer.glossary import glossary_table
+from app.explorer.glossary import glossary_table, in_plain_words
 from app.explorer.page import Drawn, Note, Page, Panel, Panels, Settings
 from app.explorer.takeaway import attend
 from models.errors import CountLensError
@@ -132,15 +132,15 @@ def _describe(entry: Entry) -> None:
     if entry.info is None:
         return
     info = entry.info
-    task = info.task or {}
+    task, layers = info.task or {}, info.model.get("n_layers")
     scores, last = (
         " / ".join(f"{of[side]:.1f}" for side in ("ind", "ood") if side in of) for of in (info.scores, info.last_scores)
     )
     last = f" (best checkpoint), {last} % (last one)" if last else ""
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
-        f"{info.architecture}, {info.model.get('n_layers')} layers, "
-        f"{info.model.get('d_model')} wide. Right at trained lengths (IND) / beyond (OOD): "
+        f"{info.architecture}, {layers} layer{'s' * (layers != 1)}, "
+        f"{info.model.get('d_model')} wide. Right at trained lengths / in longer rows: "
         f"{scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))
@@ -177,7 +177,7 @@ def _show_panels(
                 _show_message(error, catalogue)
                 return drawn
             if isinstance(panel, Note):
-                st.info(catalogue.readable(panel.text))
+                st.info(catalogue.readable(in_plain_words(panel.text)))
                 continue
             place = next(halves, None) if panel.half and alone else st.container()
             if place is None:
@@ -191,4 +191,4 @@ def _show_panels(
 
 def _show_message(error: CountLensError, catalogue: Catalogue) -> None:
     """An error that a user can mend is a sentence in place of what it prevents."""
-    st.info(catalogue.readable(error), icon=":material/info:")
+    st.info(catalogue.readable(in_plain_words(str(error))), icon=":material/info:")

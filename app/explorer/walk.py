@@ -105,6 +105,8 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
             View("ape goes on, spe breaks off", "behaviour", "mod10/ape-2L", "mod10/spe-2L", {"length": "70"}),
             View("sine goes on too", "behaviour", "mod10/sine-2L", settings={"length": "90", "shift": "30"}),
             View("nope and rope never start", "behaviour", "mod10/nope-2L", "mod10/rope-2L"),
+            View("all seeds of ape", "zoo", settings={"cell": "mod10/ape-2L"}),
+            View("all seeds of sine", "zoo", settings={"cell": "mod10/sine-2L"}),
         )
     ),
     "selective": Stop(
@@ -133,6 +135,7 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
         (
             View("move the first token's position", "behaviour", "mod10/ape-2L", "", {"move": "first token +3"}),
             View("move those of the first five", "behaviour", "mod10/ape-2L", "", {"move": "first five +3"}),
+            View("what ape does instead, by swaps", "mechanism", "mod10/ape-2L", settings={"mechanism": "true"}),
         ),
         Examination("probes.mechanism.anchors:anchor_probe", _cells("mod10", 2, "ape", "sine"), "subtraction_lines"),
     ),

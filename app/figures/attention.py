@@ -7,14 +7,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.escape import for_plotly
-from app.figures.style import colour_of, dress, error_bars
+from app.figures.style import SHARES_SCALE, colour_of, dress, error_bars
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
 from probes.stats import Interval
 
 PANELS_A_ROW = 4
 PANEL_PIXELS = 210
 MOST_NAMED = 20  # tokens up to which every one is written beside the axes
-VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
 
 
 def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
@@ -53,7 +52,7 @@ def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
     figure.update_yaxes(title="source", col=1)
     figure.update_layout(
         coloraxis={
-            "colorscale": VARIATION_SCALE,
+            "colorscale": SHARES_SCALE,
             "cmin": 0,
             "cmax": max(float(np.nanmax(std, initial=0)), 1e-6),  # a scale needs two ends even where all is 0
             "colorbar": {"title": "std", "thickness": 14},

@@ -16,6 +16,7 @@ from probes.stats import say_p
 
 BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130
+PLAIN_NAMES = {"ind": "accuracy at trained lengths", "ood": "accuracy in longer rows"}  # of curves
 ORDER_COLOURS: dict[Order, str] = {
     "before": SPLIT_COLOURS["ind"],
     "overlapping": "#CCCCCC",
@@ -81,7 +82,8 @@ def _across(row: int, x0: float, x1: float, **style: Any) -> dict[str, Any]:
     return {"xref": f"x{number}", "yref": f"y{number} domain", "x0": x0, "x1": x1, "y0": 0, "y1": 1} | style
 
 
-def _heading(name: str, rise: Rise) -> str:
+def _heading(curve: str, rise: Rise) -> str:
+    name = PLAIN_NAMES.get(curve, curve)
     if not rise.sure:
         return f"<b>{name}</b>: no sure rise ({say_p(rise.p)})"
     return f"<b>{name}</b>: rises from {rise.begin:,} to {rise.end:,} ({say_p(rise.p)})"

@@ -16,7 +16,10 @@ def first_token_figure(result: FirstToken) -> go.Figure:
     """Heat maps of layer by site: the first token above, the shift below; trained left, untrained (mean) right."""
     kinds = list(dict.fromkeys(at.site.kind for at in result.sites))
     layers = sorted({at.site.layer or 0 for at in result.sites})
-    floor = {"first": "", "shift": "" if result.ignores_positions else f"; {result.own_pid:.2f} by a token's own PID"}
+    floor = {
+        "first": "",
+        "shift": "" if result.ignores_positions else f"; {result.own_pid:.2f} by a token's own position id",
+    }
     titles = [
         f"{name}<br><sup>{counters}{floor[quantity]}</sup>"
         for quantity, name in QUANTITIES.items()
@@ -67,7 +70,7 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
         hovertemplate="%{y}: %{x:.2f}<extra>this counter</extra>",
         name="this counter",
     )
-    floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own PID")
+    floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own position id")
     line = {"color": SPLIT_COLOURS["ood"], "dash": "dash", "width": 1.5}
     figure.add_vline(x=floor, line=line, name=name, showlegend=True)
     figure.update_xaxes(

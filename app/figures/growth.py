@@ -47,7 +47,7 @@ def accuracy_growth_figure(result: AccuracyGrowth, step: int | None = None) -> g
 def pca_growth_figure(result: PcaGrowth, step: int | None = None) -> go.Figure:
     """The states at every snapshot on the last one's plane, coloured by PID mod m."""
     colours = np.array(cyclic_colours(result.modulus))[result.pids % result.modulus]
-    texts = [f"PID {pid} (mod {result.modulus}: {pid % result.modulus})" for pid in result.pids]
+    texts = [f"position id {pid} (mod {result.modulus}: {pid % result.modulus})" for pid in result.pids]
     path = go.Scatter(mode="lines", line={"color": PATH, "width": 1}, hoverinfo="skip")
     marker = {"color": colours, "size": 8}
     points = go.Scatter(mode="markers", marker=marker, text=texts, hovertemplate="%{text}<extra></extra>")

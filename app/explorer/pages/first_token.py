@@ -1,4 +1,4 @@
-"""What a linear probe reads of the first token at each site."""
+"""What a linear probe reads of the first token at each place in the model."""
 
 from dataclasses import dataclass
 
@@ -44,8 +44,8 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     task, _ = task_of_counter(subject.counter)
     if settings.rows == DIFFERENT and task.rows_repeat:
         yield Note(
-            f"{subject.name} was trained on rows of equal tokens and knows no others: look at {OF_DIFFERENT_TOKENS} for "
-            "rows of different ones."
+            f"{subject.name} was trained on rows of equal tokens and knows no others: for rows of different ones look "
+            f"at {OF_DIFFERENT_TOKENS}."
         )
         return
     other_rows = {"equal_tokens": True} if settings.rows == EQUAL and not task.rows_repeat else {}

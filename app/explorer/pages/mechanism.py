@@ -113,8 +113,8 @@ def _hypotheses(caption: str, counters: Mapping[str, SharedCounter], of: str) ->
     for _, result in with_progress(results, f"Testing {of}"):
         _ = result.value
     panel = spread_panel(caption, hypotheses_figure, results, of)
-    says = (
+    sentence = (
         "Darker where the worst claim of a hypothesis surely explains more than its best null; a cell says how often "
         "that claim comes out, and its grade."
     )
-    return replace(panel, said=f"{says} {panel.said}")
+    return replace(panel, sentence=f"{sentence} {panel.sentence}")

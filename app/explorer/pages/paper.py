@@ -25,8 +25,9 @@ than any they were trained on. A *counter* reads a row of tokens, such as `a a a
 there were so far. Transformers differ in how they are told positions: **nope** not at all, **sine** by fixed waves,
 **ape** by a learned vector per position, **rope** by turning queries and keys, **spe** by a single number.
 
-Below is each claim of the paper, in its order. The verdict is computed from the scores of all counters here and from
-probes that look inside them; nobody has written it down. Names of counters that are here are links."""
+Below is each claim of the paper, in its order, with our numbers beside the paper's: the best seed of each, unless it
+says otherwise. Every verdict is computed from the scores of all counters here and from probes that look inside them.
+Names of counters that are here are links."""
 
 
 @dataclass(frozen=True)

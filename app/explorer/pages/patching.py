@@ -76,7 +76,7 @@ def _choose_view(counter: Counter) -> View:
         pair = pairs[state.select("pair", "Pair", list(pairs), usual)]
     differ = "labels" in pair.changes
     with columns[1]:
-        site = state.select("site", "Site", known_sites(counter), usual_sites(counter)[0])
+        site = state.select("site", "Place in the model", known_sites(counter), usual_sites(counter)[0])
     with columns[2]:
         metrics = [name for name in METRICS if differ or name != "logit_diff"]
         metric = state.select("metric", "Metric", metrics, "logit_diff" if differ else "accuracy")

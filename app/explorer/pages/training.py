@@ -39,7 +39,7 @@ def controls(subject: SharedCounter) -> Settings:
     kind, layer = USUAL_SITE, 0
     if picture == "components":
         with middle:
-            kind = state.select("site", "Site", kinds_of(subject.counter), USUAL_SITE)
+            kind = state.select("site", "Place in the model", kinds_of(subject.counter), USUAL_SITE)
         with right:
             if kind not in GLOBAL_KINDS:
                 layer = state.slider("layer", "Layer", 0, subject.counter.cfg.n_layers - 1, 0)
@@ -67,5 +67,5 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         yield kept_panel(alone, "States of equal tokens, over training", pca_growth_figure, moved, step)
     curves = [name for name in CURVES if settings.all_curves or name not in SLOW]
     rises = kept_panel(alone, "What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
-    said = f"{rises.said} A click on a curve chooses the step."
-    yield replace(rises, said=said, chooses={"step": [str(kept) for kept, _ in files]})
+    sentence = f"{rises.sentence} A click on a curve chooses the step."
+    yield replace(rises, sentence=sentence, chooses={"step": [str(kept) for kept, _ in files]})

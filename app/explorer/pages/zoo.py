@@ -23,6 +23,11 @@ from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
 NO_CELL = "none"
 UPLOADER, TAKEN, NOT_TAKEN = "dropped", "dropped and taken", "dropped and not taken"  # keys of the session's state
+FOR_NEWCOMERS = "New here? Paper walks through the claims, one by one, with links to what shows them."
+NEARNESS = (
+    "Points between our accuracy and the paper's, by its tables. `ind` are rows of trained lengths, `ood` longer ones; "
+    "`within_5` is the share of cells that lie at most 5 points apart."
+)
 WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
@@ -30,6 +35,8 @@ IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "
 
 def show(catalogue: Catalogue) -> dict[str, Drawn]:
     """The grid, and the files that are broken; returns what is drawn by key."""
+    paper = PAGES["paper"]
+    st.page_link(paper.script, label=FOR_NEWCOMERS, icon=f":material/{paper.icon}:")
     place = st.container()
     typed = state.text("folder", "Only counters below this folder", placeholder="all of the explorer's folders")
     try:
@@ -42,7 +49,7 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
     with place:
         _choose_seeds(catalogue, scores)
         st.markdown(
-            "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
+            "**Percent right at trained lengths / in longer rows, of the best counter of each task and architecture**"
         )
         st.html(zoo_table(grid, Counter(row.cell for row in scores)))
         drawn = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
@@ -101,7 +108,7 @@ def _picture(grid: Grid) -> dict[str, Drawn]:
     from app.figures.zoo import zoo_figure
 
     figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
-    panel = Panel("The zoo, percent right, IND / OOD", figure, grid.to_frame)
+    panel = Panel("The zoo, percent right at trained lengths / in longer rows", figure, grid.to_frame)
     draw_panel(panel, "zoo", "zoo", least_width=900)
     return {"zoo": Drawn(panel.alt)}
 
@@ -147,4 +154,5 @@ def _nearness(scores: list[ScoreRow]) -> None:
     if not scores:
         st.info("There is no scores.csv in these folders: `countlens ship` writes one.")
         return
+    st.caption(NEARNESS)
     st.dataframe(summary_frame(compare(scores)).round(2), hide_index=True)
