@@ -10,6 +10,7 @@ from probes.reading.first_token import FirstToken, Reading
 
 QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
 UNTRAINED_COLOUR = "#999999"
+CHARACTER_WIDTH = 7  # pixels, of a label
 
 
 def first_token_figure(result: FirstToken) -> go.Figure:
@@ -76,14 +77,15 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
     figure.update_xaxes(
         title=QUANTITIES[quantity], range=[min(0.0, *(reading.low for reading in readings)) - 0.03, 1.03]
     )
-    figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, automargin=True, ticksuffix=" ")
+    figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, ticksuffix=" ")
     best = max(shown, key=lambda at: getattr(at, quantity).choosing)
     alt = (
         f"{QUANTITIES[quantity]} of linear probes at {len(shown)} sites, and of untrained counters; best at "
         f"{best.site.label}: {getattr(best, quantity).say('.2f')}."
     )
     legend = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top"}
-    return dress(figure, alt, height=130 + 24 * len(labels), legend=legend)
+    margin = {"l": CHARACTER_WIDTH * max(map(len, labels)) + 20}
+    return dress(figure, alt, height=130 + 24 * len(labels), legend=legend, margin=margin)
 
 
 def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity: str) -> go.Heatmap:

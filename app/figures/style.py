@@ -1,6 +1,6 @@
 """One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour an architecture."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -21,6 +21,8 @@ SPLIT_BANDS = {"ind": "rgba(0, 114, 178, 0.18)", "ood": "rgba(213, 94, 0, 0.18)"
 SHARES_SCALE = "Blues"  # of heat maps of percentages: white is 0
 SEQUENTIAL = "Cividis"  # from nothing to much
 DIVERGING = "PuOr"  # around a middle that means chance
+# Of an axis whose labels are short. Where an axis makes room for its labels, a browser draws the figure twice.
+FIXED_ROOM = {"automargin": False, "title": {"standoff": 8}}
 # Residues go round and so do their colours. Lightness changes along with hue, so that neighbours also differ to
 # whoever sees fewer hues; dark all round, for a white page.
 CYCLE = ("#6B3A6E", "#A03A4A", "#C4692B", "#D3A52B", "#8DB255", "#2F9E8F", "#2F7FB8", "#45519E", "#6B3A6E")
@@ -58,7 +60,16 @@ def dress(figure: go.Figure, alt: str, title: str = "", **layout: Any) -> go.Fig
         "meta": {"alt": alt},
         "margin": {"l": 60, "r": 20, "t": 70 if title else 40, "b": 50} | layout.pop("margin", {}),
     }
+    look |= dict.fromkeys(_axes_without_room(figure), FIXED_ROOM)
     return figure.update_layout(look | layout)  # in one go: to set a template takes long
+
+
+def _axes_without_room(figure: go.Figure) -> Iterator[str]:
+    """The axes of a figure that do not ask for as much room as their labels take."""
+    layout = figure.layout.to_plotly_json()
+    for name in {"xaxis", "yaxis", *layout}:
+        if name.startswith(("xaxis", "yaxis")) and layout.get(name, {}).get("automargin") is None:
+            yield name
 
 
 def error_bars(intervals: Iterable["Interval"], **style: Any) -> dict[str, Any]:
