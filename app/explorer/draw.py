@@ -10,8 +10,8 @@ from app.explorer.takeaway import take_away
 CONFIG = {"displaylogo": False}
 
 
-def draw_panel(panel: Panel, key: str, filename: str, least_width: int = 0) -> None:
-    """Draws a panel in a container of this key. Below `least_width` pixels the picture scrolls."""
+def draw_panel(panel: Panel, key: str, filename: str) -> None:
+    """Draws a panel in a container of this key."""
     from app.figures.style import on_dark  # needs plotly, which takes a second
 
     figure = on_dark(panel.figure.value) if st.context.theme.type == "dark" else panel.figure.value
@@ -20,10 +20,10 @@ def draw_panel(panel: Panel, key: str, filename: str, least_width: int = 0) -> N
     with st.container(key=key):
         sentence = f"  \n{for_markdown(in_plain_words(panel.sentence))}" if panel.sentence else ""
         st.markdown(f"**{for_markdown(panel.caption)}**{sentence}")
-        if least_width:
+        if panel.least_width:
             st.html(
                 f"<style>.st-key-{key}-scroll {{ overflow-x: auto }}"
-                f".st-key-{key}-scroll > * {{ min-width: {least_width}px }}</style>"
+                f".st-key-{key}-scroll > * {{ min-width: {panel.least_width}px }}</style>"
             )
         with st.container(key=f"{key}-scroll"):
             st.plotly_chart(figure, key=f"{key}-chart", config=CONFIG)

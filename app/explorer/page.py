@@ -23,6 +23,7 @@ class Panel:
     frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
     sentence: str = ""  # under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
+    least_width: int = 0  # pixels below which the picture scrolls: on a phone, long labels would leave it no room
     # Widgets that a click on a point sets, with the values that they may take; the point's customdata has one for each.
     chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
@@ -40,10 +41,13 @@ class Drawn:
     chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
-def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any, **named: Any) -> Panel:
+def panel_of(
+    caption: str, draw: Callable[..., "go.Figure"], probe: Call[Any], *arguments: Any, least_width: int = 0
+) -> Panel:
     """A figure of a probe's result, with the result's own table and verdict."""
-    result = found.value
-    return Panel(caption, Call(draw, found, *arguments, **named), result.to_frame, result.verdict.sentence)
+    result = probe.value
+    figure = Call(draw, probe, *arguments)
+    return Panel(caption, figure, result.to_frame, result.verdict.sentence, least_width=least_width)
 
 
 def spread_panel(
@@ -72,6 +76,7 @@ class Note:
 
 
 Panels = Iterator[Panel | Note]
+WIDE = 640  # the least width of a picture with long labels or many columns
 
 
 @dataclass(frozen=True)

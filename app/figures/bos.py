@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from app.figures.style import SHARES_SCALE, dress, error_bars
+from app.figures.style import INK, SHARES_SCALE, dress, error_bars
 from probes.ablation.bos_ablation import BosAblation, Effect
 
 CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
@@ -26,7 +26,7 @@ def ablation_bars(result: BosAblation) -> go.Figure:
             y=labels,
             orientation="h",
             marker={"color": _change_colours(points), "line": {"color": "#888888", "width": 0.5}},
-            error_x=error_bars(changes, width=3),
+            error_x=error_bars(changes, width=3, color=INK),
             hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
             row=1,
             col=column,

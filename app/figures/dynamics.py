@@ -50,7 +50,7 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
         shapes += _shapes(row, rises.get(name), rises.get(REFERENCE), step, colour)
     figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
-        annotation.update(text=_heading(name, result.rises[name]), x=0, xanchor="left", font={"size": 12, "color": INK})
+        annotation.update(text=_heading(name, result.rises[name]), x=0, xanchor="left", font={"size": 11, "color": INK})
     ticks = _ticks(int(result.steps[-1]))
     figure.update_xaxes(
         type="log", tickvals=[max(step, BEFORE_THE_FIRST) for step in ticks], ticktext=[f"{step:,}" for step in ticks]

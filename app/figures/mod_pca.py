@@ -90,7 +90,7 @@ def score_figure(result: ModPca, site: Site) -> go.Figure:
     figure.update_xaxes(title="modulus", dtick=1, range=[periods.moduli[0] - 0.7, periods.moduli[-1] + 0.7])
     figure.update_yaxes(title="cluster score", range=[min(-0.1, float(periods.scores.min()) - 0.03), 1.12])
     alt = f"Cluster score of moduli {periods.moduli[0]} to {periods.moduli[-1]} at {site.label}: {sentence(found)}."
-    return dress(figure, alt, site.label, legend={"orientation": "h", "y": -0.25})
+    return dress(figure, alt, legend={"orientation": "h", "y": -0.25})
 
 
 def score_map_figure(result: ModPca) -> go.Figure:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from app.explorer import state
 from app.explorer.cache import SharedCounter, open_copy
 from app.explorer.call import Call
-from app.explorer.page import Note, Panel, Panels, panel_of, spread_panel
+from app.explorer.page import WIDE, Note, Panel, Panels, panel_of, spread_panel
 from app.explorer.pages import patching
 from app.explorer.progress import with_progress
 from app.explorer.snapshots import open_snapshots
@@ -76,10 +76,12 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         "A swap implies a distance from the row's beginning: one of training, none (below 1), or one beyond. A click "
         "on a cell shows its swaps below.",
         chooses={"claim": _claims(subject)},
+        least_width=WIDE,
     )
     yield _swaps(subject, settings, found)
     if found.searched:
-        yield Panel("Where each variable was sought, by layer", Call(places_figure, tested), found.places_frame)
+        places = Call(places_figure, tested)
+        yield Panel("Where each variable was sought, by layer", places, found.places_frame, least_width=WIDE)
     if settings.over_training:
         steps = {str(step): snapshot for step, snapshot in open_snapshots(subject).items()}
         panel = _hypotheses("Hypotheses, over training", steps, "step")
@@ -97,7 +99,7 @@ def _swaps(subject: SharedCounter, settings: Settings, found: Mechanisms) -> Pan
     if not places:
         return Note(f"This counter has no swaps of {settings.hypothesis}: {settings.variable}.")
     swaps = open_copy(subject).call(swapped_tokens, settings.hypothesis, settings.variable, places[0])
-    return panel_of("Swap by swap", swaps_figure, swaps)
+    return panel_of("Swap by swap", swaps_figure, swaps, least_width=WIDE)
 
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
@@ -117,4 +119,4 @@ def _hypotheses(caption: str, counters: Mapping[str, SharedCounter], of: str) ->
         "Darker where the worst claim of a hypothesis surely explains more than its best null; a cell says how often "
         "that claim comes out, and its grade."
     )
-    return replace(panel, sentence=f"{sentence} {panel.sentence}")
+    return replace(panel, sentence=f"{sentence} {panel.sentence}", least_width=WIDE)

@@ -11,6 +11,7 @@ from app.explorer.catalogue import Catalogue
 from app.explorer.draw import draw_panel
 from app.explorer.page import Drawn, Panel
 from app.figures.studies import panel_figure
+from probes.studies.registry import STUDIES
 from probes.studies.result import FoundResult, StudyResult, describe, list_results
 
 
@@ -18,10 +19,9 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
     """One of the results that are there; returns what is drawn by key."""
     found = {_name(one, folder): one for folder in catalogue.folders for one in list_results(folder)}
     if not found:
-        st.info(
-            "There is no result of a study in the explorer's folders: `countlens study` lists the studies, and "
-            "`countlens study NAME` carries one out, below `runs/studies`."
-        )
+        st.info("There is no result here yet: `countlens study NAME` carries a study out, below `runs/studies`.")
+        lines = [f"| `countlens study {name}` | {study.protocol.question} |" for name, study in STUDIES.items()]
+        st.markdown("\n".join(["| command | question |", "|---|---|", *lines]))
         return {}
     chosen = found[state.select("study", "Study", list(found))]
     if chosen.result is None:

@@ -23,7 +23,7 @@ from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
 NO_CELL = "none"
 UPLOADER, TAKEN, NOT_TAKEN = "dropped", "dropped and taken", "dropped and not taken"  # keys of the session's state
-FOR_NEWCOMERS = "New here? Paper walks through the claims, one by one, with links to what shows them."
+FOR_NEWCOMERS = "New here? Start with the page Paper"
 NEARNESS = (
     "Points between our accuracy and the paper's, by its tables. `ind` are rows of trained lengths, `ood` longer ones; "
     "`within_5` is the share of cells that lie at most 5 points apart."
@@ -108,8 +108,9 @@ def _picture(grid: Grid) -> dict[str, Drawn]:
     from app.figures.zoo import zoo_figure
 
     figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
-    panel = Panel("The zoo, percent right at trained lengths / in longer rows", figure, grid.to_frame)
-    draw_panel(panel, "zoo", "zoo", least_width=900)
+    caption = "The zoo, percent right at trained lengths / in longer rows"
+    panel = Panel(caption, figure, grid.to_frame, least_width=900)
+    draw_panel(panel, "zoo", "zoo")
     return {"zoo": Drawn(panel.alt)}
 
 
