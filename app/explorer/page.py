@@ -20,7 +20,7 @@ class Panel:
 
     caption: str
     figure: Call["go.Figure"]  # of a function in app/figures/, which gives it an alt text
-    frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
+    frame: Callable[[], "pd.DataFrame"]  # called when a visitor downloads the CSV
     sentence: str = ""  # under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
     least_width: int = 0  # pixels below which the picture scrolls: on a phone, long labels would leave it no room
@@ -34,7 +34,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPanel:
     """A panel that is on the page: what a screen reader says of it, and what a click on it sets."""
 
     alt: str

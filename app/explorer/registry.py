@@ -90,7 +90,7 @@ PAGES: dict[str, Page] = {
     "training": Page(
         "Training",
         "trending_up",
-        "How the counter came about, over the snapshots of its training. The step chosen in the sidebar is marked, and "
+        "How the counter learned, over the snapshots of its training. The step chosen in the sidebar is marked, and "
         "holds on every page.",
         "It has no such analysis.",
         "training",

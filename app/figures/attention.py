@@ -11,18 +11,18 @@ from app.figures.style import SHARES_SCALE, colour_of, dress, error_bars
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
 from probes.stats import Interval
 
-PANELS_A_ROW = 4
+PANELS_PER_ROW = 4
 PANEL_PIXELS = 210
 MOST_NAMED = 20  # tokens up to which every one is written beside the axes
 
 
 def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
-    """A panel a head: the std over positions of the score of each (source, target), on one colour scale.
+    """One panel per head: the std over positions of the score of each (source, target), on one colour scale.
 
     A cross marks pairs that no row holds.
     """
     std = result.std[result.index(layer)]
-    n_rows, n_columns = math.ceil(len(std) / PANELS_A_ROW), min(len(std), PANELS_A_ROW)
+    n_rows, n_columns = math.ceil(len(std) / PANELS_PER_ROW), min(len(std), PANELS_PER_ROW)
     figure = make_subplots(
         n_rows,
         n_columns,
@@ -41,8 +41,8 @@ def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
             z=values,
             coloraxis="coloraxis",
             hovertemplate="source %{y}, target %{x}: std %{z:.3g}<extra></extra>",
-            row=head // PANELS_A_ROW + 1,
-            col=head % PANELS_A_ROW + 1,
+            row=head // PANELS_PER_ROW + 1,
+            col=head % PANELS_PER_ROW + 1,
             **(crosses | {"xgap": 1, "ygap": 1} if few else {}),
         )
     axis = {"type": "category", "showgrid": False, "tickfont": {"size": 9}}
@@ -68,7 +68,7 @@ def _panels_alt(result: AttentionVariation, layer: int) -> str:
     means = ", ".join(f"{value:.2g}" for value in np.nanmean(by_head, axis=1))
     ratio = "" if math.isnan(summary.ratio) else f"; in all {summary.ratio:.2g} of the spread between token pairs"
     return (
-        f"Heat maps, one a head of layer {layer} of the {result.architecture} counter on {result.task}, of the std "
+        f"Heat maps, one per head of layer {layer} of the {result.architecture} counter on {result.task}, of the std "
         f"over positions of the attention score between each source and target token; means by head: {means}{ratio}."
     )
 

@@ -25,7 +25,7 @@ ORDER_COLOURS: dict[Order, str] = {
 
 
 def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
-    """A panel a curve over the logarithm of the step; dashed: where its rise begins and ends; shaded: that of OOD.
+    """One panel per curve, over the logarithm of the step. Dashed: where its rise begins and ends; shaded: that of OOD.
 
     A line stands at the step, if one is given.
     """
@@ -96,7 +96,7 @@ def _ticks(last: int) -> list[int]:
 
 
 def order_figure(result: OrderOverRuns) -> go.Figure:
-    """A bar a curve: in how many runs its rise was over before that of OOD began, overlapped with it, or came after."""
+    """One bar per curve: in how many runs its rise ended before that of OOD, overlapped with it, or came after."""
     figure = go.Figure()
     for order, colour in ORDER_COLOURS.items():
         figure.add_bar(

@@ -1,4 +1,4 @@
-"""Pictures that move: a frame a snapshot of training, with a slider and a button that plays them.
+"""Pictures that move: one frame per snapshot of training, with a slider and a button that plays them.
 
 Axes are those of all frames, so that nothing jumps but what changed. The page's server is not asked again.
 """
@@ -82,7 +82,7 @@ def _animated(
     The first picture is that of the latest snapshot that is not after the step.
     """
     first = len(steps) - 1 if step is None else max(int((steps <= step).sum()) - 1, 0)
-    names = [f"{one:,}" for one in steps]
+    names = [f"{number:,}" for number in steps]
     figure = go.Figure(
         data=trace.update(moves[first]),
         frames=[

@@ -30,11 +30,11 @@ def memory_claims_figure(result: MemoryMechanisms) -> go.Figure:
 def memory_parts_figure(result: MemoryParts) -> go.Figure:
     """How often answers go on from the donor's count, with one part the donor's and with all but that part."""
     labels, shares, colours = ["whole memory (forced)"], [result.whole], [GREY]
-    for one in result.parts:
-        untested = f" ({NOT_TESTABLE})" if one.forced else ""
-        labels += [f"{one.part.label} alone{untested}", f"all but {one.part.label}{untested}"]
-        shares += [one.alone, one.without]
-        colours += [GREY] * 2 if one.forced else [BLUE, ORANGE]
+    for test in result.parts:
+        untested = f" ({NOT_TESTABLE})" if test.forced else ""
+        labels += [f"{test.part.label} alone{untested}", f"all but {test.part.label}{untested}"]
+        shares += [test.alone, test.without]
+        colours += [GREY] * 2 if test.forced else [BLUE, ORANGE]
     alt = f"Share of answers that go on from the donor's count. {result.verdict.sentence}"
     return share_bars(labels, shares, colours, TITLE, alt)
 

@@ -13,7 +13,7 @@ from probes.reading.site_periods import SitePeriods
 from probes.sites import Site
 from probes.stats import say_p
 
-PANELS_A_ROW = 4
+PANELS_PER_ROW = 4
 PATH = "rgba(90, 90, 90, 0.25)"
 
 
@@ -40,7 +40,7 @@ def pca_grid_figure(result: ModPca) -> go.Figure:
     """Small multiples: of each kind of site and layer the head that clusters best."""
     chosen = clearest_heads(result)
     base = result.expected or USUAL_MODULUS
-    columns = min(PANELS_A_ROW, len(chosen))
+    columns = min(PANELS_PER_ROW, len(chosen))
     rows = ceil(len(chosen) / columns)
     titles = [f"{found.site.label}<br><sup>{sentence(found)}</sup>" for found in chosen]
     figure = make_subplots(rows, columns, subplot_titles=titles, horizontal_spacing=0.03, vertical_spacing=0.26 / rows)

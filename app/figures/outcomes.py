@@ -12,10 +12,10 @@ from probes.ablation.outcomes import CausalTest, Outcome
 def outcomes_figure(result: CausalTest, outcomes: Sequence[Outcome] | None = None) -> go.Figure:
     """A bar for every intervention: the share of answers that are as predicted; crosses are the controls."""
     shown = result.outcomes if outcomes is None else outcomes
-    controls = [None if one.control is None else one.control.value for one in shown]
+    controls = [None if outcome.control is None else outcome.control.value for outcome in shown]
     return share_bars(
-        [for_plotly(f"{one.place}: {one.done}, {one.predicted}") for one in shown],
-        [one.share for one in shown],
+        [for_plotly(f"{outcome.place}: {outcome.done}, {outcome.predicted}") for outcome in shown],
+        [outcome.share for outcome in shown],
         [BLUE] * len(shown),
         "answers that are as predicted",
         result.verdict.sentence,

@@ -1,4 +1,4 @@
-"""One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour an architecture."""
+"""One look for all figures: a colour-blind-safe palette (Okabe & Ito) with one colour per architecture."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ def _axes_without_room(figure: go.Figure) -> Iterator[str]:
 
 def error_bars(intervals: Iterable["Interval"], **style: Any) -> dict[str, Any]:
     """Plotly's error bars from each value to both ends of its interval."""
-    above, below = zip(*((one.high - one.value, one.value - one.low) for one in intervals), strict=True)
+    above, below = zip(*((each.high - each.value, each.value - each.low) for each in intervals), strict=True)
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below} | style
 
 

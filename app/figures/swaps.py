@@ -97,7 +97,7 @@ def _share_and_grade(tested: Tested | None) -> str:
 def swaps_figure(result: SwappedTokens) -> go.Figure:
     """Swaps side by side: the variable before and after, what is right, predicted and answered.
 
-    Blue is as predicted; a swap whose prediction tells nothing is grey.
+    Blue is as predicted. Grey is a swap whose prediction is one of the two rows' own answers, so that it tells nothing.
     """
     tokens = result.tokens
     lanes = [
@@ -113,5 +113,5 @@ def swaps_figure(result: SwappedTokens) -> go.Figure:
             tuple(token.predicted if token.tells else None for token in tokens),
         ),
     ]
-    alt = f"{len(tokens)} swaps, one a column. {result.verdict.sentence}"
+    alt = f"{len(tokens)} swaps, one per column. {result.verdict.sentence}"
     return strip_figure(lanes, alt, range(len(tokens)))

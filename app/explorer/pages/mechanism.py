@@ -23,7 +23,7 @@ WIDTH = 420  # of a widget, in pixels
 
 @dataclass(frozen=True)
 class Settings:
-    test: bool  # whether somebody wants to wait for it
+    test: bool  # whether the switch is on: it takes a while
     hypothesis: str
     variable: str  # the swaps of which are shown; empty: there are none
     over_training: bool  # whether every snapshot is tested as well
@@ -53,9 +53,9 @@ def _claims(subject: SharedCounter) -> list[str]:
         return []
     return [
         f"{name}: {variable.name}"
-        for name, one in hypotheses.items()
-        if one.swaps_of not in hypotheses
-        for variable in one.variables
+        for name, hypothesis in hypotheses.items()
+        if hypothesis.swaps_of not in hypotheses
+        for variable in hypothesis.variables
     ]
 
 
@@ -68,30 +68,30 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     if not isinstance(subject.counter, Transformer):
         return
     tested = open_copy(subject).call(mechanisms)
-    found = tested.value
+    result = tested.value
     yield Panel(
         "By the distance that a swap implies",
         Call(distances_figure, tested),
-        found.to_frame,
+        result.to_frame,
         "A swap implies a distance from the row's beginning: one of training, none (below 1), or one beyond. A click "
         "on a cell shows its swaps below.",
         chooses={"claim": _claims(subject)},
         least_width=WIDE,
     )
-    yield _swaps(subject, settings, found)
-    if found.searched:
+    yield _swaps(subject, settings, result)
+    if result.searched:
         places = Call(places_figure, tested)
-        yield Panel("Where each variable was sought, by layer", places, found.places_frame, least_width=WIDE)
+        yield Panel("Where each variable was sought, by layer", places, result.places_frame, least_width=WIDE)
     if settings.over_training:
         steps = {str(step): snapshot for step, snapshot in open_snapshots(subject).items()}
         panel = _hypotheses("Hypotheses, over training", steps, "step")
         yield replace(panel, chooses={"step": list(steps)})
 
 
-def _swaps(subject: SharedCounter, settings: Settings, found: Mechanisms) -> Panel | Note:
+def _swaps(subject: SharedCounter, settings: Settings, result: Mechanisms) -> Panel | Note:
     places = [
         claim.place
-        for tested in found.hypotheses
+        for tested in result.hypotheses
         if tested.name == settings.hypothesis
         for claim in tested.claims
         if claim.variable == settings.variable

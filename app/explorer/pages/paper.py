@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.escape import for_markdown
 from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue
-from app.explorer.page import Drawn
+from app.explorer.page import DrawnPanel
 from app.explorer.progress import with_progress
 from app.explorer.seeds import read_all_scores
 from app.explorer.walk import STOPS, Examination, Stop, find_entry
@@ -38,7 +38,7 @@ class _Places:
     numbers: DeltaGenerator
 
 
-def show(catalogue: Catalogue) -> dict[str, Drawn]:
+def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
     """The walk; nothing to attend to, for its pictures are text."""
     comparison = _comparison(catalogue)
     if comparison is None:

@@ -1,4 +1,4 @@
-"""How a counter came about: scores and pictures over the snapshots that its training kept."""
+"""How a counter learned: scores and pictures over the snapshots that its training kept."""
 
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -56,7 +56,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """A picture that moves, then curves with the chosen step marked."""
     files: Files = tuple((step, FileKey.of(path)) for step, path in snapshot_files(subject).items())
     run = Given("run", {step: key.path for step, key in files}, repr(subject.reference))
-    # The same whatever step is chosen; and it loads counters of its own, so nobody has to wait for this one.
+    # The same at every step; and it loads counters of its own, so that no page waits for this one's lock.
     alone = replace(subject, key=files, lock=Lock())
     step = subject.info.step
     if settings.picture == "accuracy":

@@ -59,7 +59,7 @@ def test_two_counters_stand_side_by_side_and_a_broken_one_harms_no_other(
 VIEWS = [
     *((path, {"counter": TRANSFORMER, "drawn": "true"}, "") for path in PAGES),
     ("behaviour", {"counter": RECURRENT, "tokens": "a a a"}, "predict_tokens(counter, 'a a a', "),
-    ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}, "(found, 'shift', layer=1)"),
+    ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}, "(result, 'shift', layer=1)"),
     (
         "pid-pca",
         {"counter": TRANSFORMER, "site": "q", "head": "1", "solid": "true"},
@@ -74,8 +74,8 @@ VIEWS = [
         "patching", {"counter": TRANSFORMER, "mechanism": "true"}, "mechanisms(counter)", marks=pytest.mark.slow
     ),
     ("states", {"counter": RECURRENT, "picture": "3D", "modulus": "7"}, ", 7, 3)"),
-    ("states", {"counter": RECURRENT, "picture": "circle", "source": "3"}, "circle_figure(found)"),
-    ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}, "pca_growth_figure(found, 0)"),
+    ("states", {"counter": RECURRENT, "picture": "circle", "source": "3"}, "circle_figure(result)"),
+    ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}, "pca_growth_figure(result, 0)"),
 ]
 
 

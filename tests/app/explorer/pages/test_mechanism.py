@@ -35,7 +35,7 @@ def test_a_claim_opens_the_swaps_that_it_counts(
     app = open_page("mechanism", counter=shipped("mod10/ape-2L"), mechanism="true", claim="beginning: first")
     assert not app.exception
     assert len(figures(app)) == 4
-    assert "swaps, one a column" in figures(app)[2]["layout"]["meta"]["alt"]
+    assert "swaps, one per column" in figures(app)[2]["layout"]["meta"]["alt"]
     assert "first" in figures(app)[2]["layout"]["meta"]["alt"]
 
 
