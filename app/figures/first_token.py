@@ -47,7 +47,7 @@ def first_token_figure(result: FirstToken) -> go.Figure:
 
 
 def readings_figure(result: FirstToken, quantity: str = "first", layer: int | None = None) -> go.Figure:
-    """One line per site: how well "first" or "shift" is read there with its 95 % interval, beside untrained counters."""
+    """One line per site: how well "first" or "shift" is read, with its 95 % interval, beside untrained counters."""
     shown = [at for at in result.sites if layer is None or at.site.layer == layer]
     if not shown:
         raise CountLensError(f"layer {layer} was not looked at: {sorted({at.site.layer or 0 for at in result.sites})}")

@@ -49,14 +49,14 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         )
         return
     other_rows = {"equal_tokens": True} if settings.rows == EQUAL and not task.rows_repeat else {}
-    read = subject.call(first_token_probe, **other_rows)
-    found = read.value
-    if settings.quantity == "shift" and found.ignores_positions:
+    probe = subject.call(first_token_probe, **other_rows)
+    result = probe.value
+    if settings.quantity == "shift" and result.ignores_positions:
         yield Note("The shift cannot be read: this counter ignores position ids.")
     else:
         yield Panel(
             "Read by a linear probe, on shifts that it has not seen",
-            SharedCall(subject, readings_figure, read, settings.quantity, layer=settings.layer),
-            found.to_frame,
-            f"{found.verdict.sentence[0].upper()}{found.verdict.sentence[1:]}.",
+            SharedCall(subject, readings_figure, probe, settings.quantity, layer=settings.layer),
+            result.to_frame,
+            f"{result.verdict.sentence[0].upper()}{result.verdict.sentence[1:]}.",
         )

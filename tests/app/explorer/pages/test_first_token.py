@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -83,3 +84,13 @@ def test_a_counter_of_equal_tokens_alone_names_others(open_page: Open, figures: 
     app = open_page("first-token", counter=shipped("mod10/ape-2L"), rows="different tokens")
     assert not figures(app)
     assert "selective/nope-2L" in app.info[0].value
+
+
+def test_in_a_browser_the_switch_of_rows_redraws_the_readings(visit: Callable[..., Any]) -> None:
+    tab = visit().open(f"first-token?{urlencode({'counter': shipped('first_tok_heterogeneous/nope-1L')})}")
+    assert max(tab.data()[0][1]["x"]) > 0.95
+    tab.page.locator(".st-key-rows").get_by_role("combobox").click()
+    tab.page.get_by_role("option", name="equal tokens").click()
+    assert max(tab.settle().data()[0][1]["x"]) == 0.5
+    assert "rows=equal" in tab.page.url
+    assert tab.said == []
