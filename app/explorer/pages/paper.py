@@ -11,7 +11,7 @@ from app.explorer.catalogue import Catalogue
 from app.explorer.page import DrawnPanel
 from app.explorer.progress import with_progress
 from app.explorer.seeds import read_all_scores
-from app.explorer.walk import STOPS, Examination, Stop, find_entry
+from app.explorer.walk import STOPS, ClaimProbe, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
 from models.errors import CountLensError
 from training.paper.claims import CLAIMS, Claim, judge
@@ -122,7 +122,7 @@ def _anchor(claim: Claim) -> str:
     return "".join(char if char.isalnum() else "-" for char in claim.title.lower())
 
 
-def _examine(inside: Examination, catalogue: Catalogue, place: DeltaGenerator, step: str) -> list[Line]:
+def _examine(inside: ClaimProbe, catalogue: Catalogue, place: DeltaGenerator, step: str) -> list[Line]:
     """What a probe says of the counters that are there."""
     found = {name: find_entry(catalogue, cell) for name, cell in inside.cells.items()}
     entries = {name: entry for name, entry in found.items() if entry is not None}

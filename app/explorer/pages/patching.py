@@ -36,7 +36,7 @@ MECHANISM = "Which stated algorithm it follows"
 
 
 @dataclass(frozen=True)
-class View:
+class ChosenPatch:
     """A sweep over one site, and the cell of it that is looked at."""
 
     pair: str
@@ -50,13 +50,13 @@ class View:
 
 @dataclass(frozen=True)
 class Settings:
-    view: View | str  # or why nothing can be patched
+    view: ChosenPatch | str  # or why nothing can be patched
     mechanism: bool
 
 
 def controls(subject: SharedCounter) -> Settings:
     """Widgets for the pair, the site and one cell."""
-    view: View | str
+    view: ChosenPatch | str
     try:
         view = _choose_view(subject.counter)
     except NotApplicable as reason:
@@ -67,7 +67,7 @@ def controls(subject: SharedCounter) -> Settings:
     return Settings(view, mechanism)
 
 
-def _choose_view(counter: Counter) -> View:
+def _choose_view(counter: Counter) -> ChosenPatch:
     task, _ = task_of_counter(counter)
     columns = st.columns(5)
     with columns[4]:
@@ -94,7 +94,7 @@ def _choose_view(counter: Counter) -> View:
             cell[axis] = state.slider(name, f"Patched {name}", 0, sizes[axis] - 1, 0)
     with places[-1]:
         row = state.slider("row", "Row below", 0, ROWS - 1, 0)
-    return View(pair.name, site, metric, direction, length, tuple(cell.items()), row)
+    return ChosenPatch(pair.name, site, metric, direction, length, tuple(cell.items()), row)
 
 
 def _pairs(counter: Counter, length: int) -> Iterator[tuple[str, Pair]]:
@@ -121,7 +121,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         yield mechanism_panel(subject)
 
 
-def _patches(subject: SharedCounter, view: View) -> Panels:
+def _patches(subject: SharedCounter, view: ChosenPatch) -> Panels:
     shared: dict[str, Any] = {"pair": view.pair, "direction": view.direction, "batch": ROWS, "length": view.length}
     sweep = shared | {"sites": (view.site,), "metric": view.metric}
     patches = subject.call(pair_patch, **sweep)
