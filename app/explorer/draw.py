@@ -21,9 +21,9 @@ def draw_panel(panel: Panel, key: str, filename: str) -> None:
         sentence = f"  \n{for_markdown(in_plain_words(panel.sentence))}" if panel.sentence else ""
         st.markdown(f"**{for_markdown(panel.caption)}**{sentence}")
         if panel.least_width:
-            st.html(
-                f"<style>.st-key-{key}-scroll {{ overflow-x: auto }}"
-                f".st-key-{key}-scroll > * {{ min-width: {panel.least_width}px }}</style>"
+            st.html(  # on narrow screens alone: two counters side by side have less room each, and need no scrolling
+                f"<style>@media (max-width: {panel.least_width}px) {{ .st-key-{key}-scroll {{ overflow-x: auto }}"
+                f".st-key-{key}-scroll > * {{ min-width: {panel.least_width}px }} }}</style>"
             )
         with st.container(key=f"{key}-scroll"):
             st.plotly_chart(figure, key=f"{key}-chart", config=CONFIG)
