@@ -19,6 +19,7 @@ from app.commands.explore import streamlit_command
 from models.find import SHIPPED, find_checkpoint
 
 PORT = 8766
+COLD = ("behaviour", "pid-pca", "attention", "patching")
 
 
 def shipped(cell: str) -> str:
@@ -112,6 +113,30 @@ def first_page(browser: Any) -> tuple[float, float]:
     return title, table
 
 
+def first_figure(browser: Any, path: str) -> float:
+    """The seconds from the address of a page to its first figure, on a server that was never visited."""
+    process = start_server()
+    try:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(120_000)
+        begun = time.perf_counter()
+        page.goto(f"http://localhost:{PORT}/{path}?counter={ATTENTION}", wait_until="commit")
+        page.wait_for_selector(".js-plotly-plot .main-svg")
+        seconds = time.perf_counter() - begun
+        page.close()
+        return seconds
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def start_server() -> "subprocess.Popen[bytes]":
+    """A new server that answers."""
+    process = subprocess.Popen(streamlit_command(PORT, (), browser=False), stdout=subprocess.DEVNULL)
+    wait_for_server()
+    return process
+
+
 def measure(browser: Any, changes: int) -> None:
     """Measures every page and prints a line for each."""
     title, table = first_page(browser)
@@ -140,19 +165,21 @@ def measure(browser: Any, changes: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=10, help="changes of each page's widget")
+    parser.add_argument("--cold", nargs="*", default=COLD, help="pages that are opened on a server of their own")
     args = parser.parse_args()
-    process = subprocess.Popen(streamlit_command(PORT, (), browser=False), stdout=subprocess.DEVNULL)
-    try:
-        with sync_playwright() as started:
-            browser = started.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-            )
-            browser.new_page().close()  # the browser's own start is not the explorer's
-            wait_for_server()
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        browser.new_page().close()  # the browser's own start is not the explorer's
+        for path in args.cold:
+            print(f"{path} on a new server: first figure after {first_figure(browser, path):.1f} s", flush=True)
+        process = start_server()
+        try:
             measure(browser, args.changes)
-            browser.close()
-    finally:
-        process.terminate()
+        finally:
+            process.terminate()
+        browser.close()
 
 
 if __name__ == "__main__":

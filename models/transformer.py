@@ -277,7 +277,8 @@ class Transformer(Counter):
         """The tensors in HookedTransformer's format: 2.x and 3.x load it as it is, 4.x through its converter."""
         state = super().interchange_state()
         for name, fold in self._folds().items():
-            state[name] = state[name] * fold
+            # A meta tensor has a shape and no numbers; to multiply it would import torch._dynamo, which takes a second.
+            state[name] = state[name] if state[name].is_meta else state[name] * fold
         if self.scheme.table is not None:
             state["pos_embed.W_pos"] = self.pos_embed.W_pos.detach()
         return state | {"unembed.b_U": self.unembed.b_U}

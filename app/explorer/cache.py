@@ -1,8 +1,8 @@
-"""All that the explorer keeps between reruns and shares between sessions, in one place with complete keys.
+"""All that the explorer keeps between reruns and shares between sessions, with complete keys.
 
-A counter is kept by its file's path, mtime and size; a value by that and by the code of the call that gives it. Nothing
-is pickled, and old entries go. A call runs in a thread of its own that holds the counter's lock, because hooks sit on
-the shared module while it runs; the page that waits for it can be left at any time, and finds it done on return.
+The key of a counter is its file's path, mtime and size; the key of a value is that and the code of the call that
+returns it. Nothing is pickled, and old entries are dropped. A call runs in a worker thread that holds the counter's
+lock, because hooks sit on the shared module while it runs. A visitor may leave the page meanwhile: the result is kept.
 """
 
 import gc
@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ import streamlit as st
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
 from app.explorer.page import Panel
+from app.explorer.slow_imports import import_without_collection
 from models.errors import CountLensError
 from models.header import CheckpointInfo
 
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
     from models.counter import Counter
 
-MOST_COUNTERS = 24
+MOST_COUNTERS = 48  # a counter takes a megabyte
 MOST_RESULTS = 128  # a kept figure takes a megabyte
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
-SECONDS_BETWEEN_LOOKS = 0.05  # at work that goes on
+SECONDS_BETWEEN_LOOKS = 0.05  # whether a call has returned
 SECONDS_OF_FIRST_PAGE = 3.0
-FOLDER_SECONDS = 3.0  # after which folders are looked at again
+# All probes; and what torch imports when the first counter with a table of positions is opened.
+SLOW_MODULES = ("probes.registry", "torch._dynamo")
+FOLDER_SECONDS = 3.0  # after which folders are read again
 
 R = TypeVar("R")
 
@@ -61,6 +63,11 @@ class SharedCounter:
         return self.info.architecture
 
     @property
+    def run(self) -> str:
+        """The last part of its name, such as `seed0`."""
+        return self.name.rpartition("/")[2]
+
+    @property
     def given(self) -> Given:
         """The counter as an argument of calls."""
         load = f"load_counter({self.reference!r})"
@@ -72,7 +79,7 @@ class SharedCounter:
 
 
 class SharedCall(Call[R]):
-    """A call that is made once for all sessions, while the counter's lock is held; inner calls are made before."""
+    """A call that runs once for all sessions, while the counter's lock is held; calls that are arguments run before."""
 
     def __init__(self, subject: SharedCounter, function: Callable[..., R], *arguments: Any, **named: Any) -> None:
         super().__init__(function, *arguments, **named)
@@ -80,26 +87,26 @@ class SharedCall(Call[R]):
 
     @cached_property
     def value(self) -> R:
-        """What the function returns, from the cache where it has been asked before."""
+        """What the function returns, from the cache if it ran before."""
         key = (self.subject.key, self.code("value"))
         future: Future[R] = _future(*key, _lock=self.subject.lock, _run=self.bound())
         _await(future)
         if future.exception() is not None and not isinstance(future.exception(), CountLensError):
-            _future.clear(*key)  # it may go better the next time
+            _future.clear(*key)  # the next visit may try again
         return future.result()
 
 
 def kept_panel(
-    subject: SharedCounter, caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any
+    subject: SharedCounter, caption: str, draw: Callable[..., "go.Figure"], probe: Call[Any], *arguments: Any
 ) -> Panel:
-    """As `panel_of`, with a figure that is kept: for one that stays while others change, because plotly is slow."""
-    result = found.value
-    return Panel(caption, SharedCall(subject, draw, found, *arguments), result.to_frame, result.verdict.sentence)
+    """As `panel_of`, with a figure that is kept because plotly is slow: for one that stays while others change."""
+    result = probe.value
+    return Panel(caption, SharedCall(subject, draw, probe, *arguments), result.to_frame, result.verdict.sentence)
 
 
 @st.cache_resource(show_spinner=False, ttl=FOLDER_SECONDS, max_entries=4)
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
-    """The counters below these folders, as of a moment ago."""
+    """The counters below these folders, at most some seconds old."""
     return read_catalogue(folders)
 
 
@@ -112,8 +119,13 @@ def open_counter(entry: Entry, step: int | None = None) -> SharedCounter:
 
 
 def open_copy(subject: SharedCounter) -> SharedCounter:
-    """The same counter loaded once more, with a lock of its own: what runs long on it keeps nobody waiting."""
-    return _open(FileKey.of(subject.path), subject.name, subject.reference, copy=True)
+    """The same counter loaded once more, with a lock of its own, so that long work on it blocks no other page."""
+    return open_file(subject, subject.path, subject.reference)
+
+
+def open_file(subject: SharedCounter, path: Path, reference: str) -> SharedCounter:
+    """Another file of the counter's run, with a lock of its own."""
+    return _open(FileKey.of(path), subject.name, reference, copy=True)
 
 
 @st.cache_resource(show_spinner=False, max_entries=MOST_COUNTERS)
@@ -133,14 +145,14 @@ def _future(key: Hashable, code: str, _lock: Lock, _run: Callable[[], R]) -> Fut
 
 
 def _await(future: Future[Any]) -> None:
-    """Waits, and shows that it does. Every look is a call into streamlit, which ends the run if its page was left."""
+    """Waits under a spinner. Each round calls streamlit, which ends the run if the visitor has left the page."""
     wait([future], SECONDS_BETWEEN_LOOKS)
     if future.done():
         return
     with st.spinner("Computing; other pages can be visited meanwhile", show_time=True):
-        beat = st.empty()
+        place = st.empty()
         while not future.done():
-            beat.empty()
+            place.empty()
             wait([future], SECONDS_BETWEEN_LOOKS)
 
 
@@ -153,14 +165,15 @@ def _workers() -> ThreadPoolExecutor:
 
 @st.cache_resource(show_spinner=False)
 def warm_up() -> None:
-    """Imports what the pages need while the first one is being read; a while later, or it would be drawn late."""
+    """Imports what the pages need while the first one is read, after some seconds in which that one is drawn."""
     timer = Timer(SECONDS_OF_FIRST_PAGE, _import_slow_things)
     timer.daemon = True
     timer.start()
 
 
 def _import_slow_things() -> None:
-    import_module("probes.registry")
+    for name in SLOW_MODULES:
+        import_without_collection(name)
     # Streamlit collects garbage after every run, and would look through all of torch each time: a third of a second.
     gc.collect()
     gc.freeze()

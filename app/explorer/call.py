@@ -1,4 +1,4 @@
-"""A call that runs and prints itself, so that the code under a picture is the code that drew it."""
+"""A call that can run and print itself, so that the code under a picture is the code that drew it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Given:
-    """A value that is there before the first call, and the code that brings it elsewhere."""
+    """A value that exists before the first call, and the code that gives the same value in a notebook."""
 
     name: str  # in the code
     value: Any
@@ -51,10 +51,10 @@ class Call(Generic[R]):
 
         def write(argument: Any) -> str:
             if isinstance(argument, Call):
-                if several:  # each would be called `found`
+                if several:  # each would be called `result`
                     return argument._expression(imports)
-                argument._write("found", imports, lines)
-                return "found"
+                argument._write("result", imports, lines)
+                return "result"
             if isinstance(argument, Given):
                 imports.update(argument.imports)
                 lines[argument.name] = argument.code

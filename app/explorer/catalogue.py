@@ -5,7 +5,7 @@ Nothing outside of these folders is read, whatever a name, a link or a URL says.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from app.escape import for_markdown, printable
@@ -13,6 +13,7 @@ from models.errors import CountLensError
 from models.find import RUNS, SHIPPED, SNAPSHOTS, find_snapshots, named_counters, shipped_hint
 from models.header import CheckpointInfo, read_info
 
+MOST_HEADERS = 4096  # that are kept
 DEFAULT = "mod10/ape-2L"  # a counter that counts: what a first visit shows
 
 
@@ -28,10 +29,10 @@ class FileKey:
     def of(cls, path: Path) -> "FileKey":
         """The key of a file."""
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError as error:
             raise CountLensError(f"cannot read {path.name}: {error.strerror}") from error
-        return cls(path, found.st_mtime_ns, found.st_size)
+        return cls(path, status.st_mtime_ns, status.st_size)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,13 @@ def _read_inside(path: Path, folders: tuple[Path, ...]) -> CheckpointInfo:
     if not _is_inside(_resolve(path), folders):
         raise CountLensError(f"{path.name} points outside of the explorer's folders: copy the file there")
     _check_name(path)
-    return read_info(path)
+    return _read_header(FileKey.of(path))
+
+
+@lru_cache(maxsize=MOST_HEADERS)
+def _read_header(key: FileKey) -> CheckpointInfo:
+    """The metadata of a file, read once: folders are looked at every few seconds, and files seldom change."""
+    return read_info(key.path)
 
 
 def _check_name(path: Path) -> None:
@@ -194,7 +201,7 @@ def read_snapshots(run: Path) -> tuple[dict[int, Path], dict[str, str]]:
     broken = {path.name: reason for path, reason in files.odd.items()}
     for step, path in files.by_step.items():
         try:
-            read_info(path)
+            _read_header(FileKey.of(path))
             sound[step] = path
         except CountLensError as error:
             broken[path.name] = str(error).replace(str(path), path.name)

@@ -43,7 +43,7 @@ def with_dropped(catalogue: Catalogue) -> Catalogue:
 
 
 def keep(file: DroppedFile) -> str:
-    """Keeps a file for this visit; returns the counter's name. The catalogue says whether it is sound."""
+    """Writes a file to the visit's folder and returns the counter's name. The catalogue says whether it is sound."""
     if file.size > MAX_MB * 2**20:
         raise CountLensError(
             f"{shortened(file.name, LONGEST_NAME)} is larger than {MAX_MB} MB: start the explorer with "

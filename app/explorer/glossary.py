@@ -1,5 +1,7 @@
 """The words that the pages use, for whoever has not read the paper. The README's table has some of them, verbatim."""
 
+import re
+
 GLOSSARY: dict[str, str] = {
     "counter": (
         "a trained model that counts; `mod10/ape-2L/seed0` is a task, an architecture with its layers, and a seed"
@@ -24,8 +26,11 @@ GLOSSARY: dict[str, str] = {
     "spe": "one column of each token's vector holds its position as a number",
     "recurrent": "rnn, lstm, s4, mamba, rwkv6: models that read token by token and keep a state",
     "task": (
-        "a form of counting: mod10 counts modulo 10, selective counts each kind of token by itself, shifted_start "
-        "goes on from a given number, helper has a second token that is counted further"
+        "a form of counting: mod10 counts modulo 10, selective counts each kind of token by itself (selective_mod4 "
+        "modulo 4), shifted_start goes on from a given number, helper has a second token that is counted further "
+        "(helper_shifted from a given number), vanilla_succession has the list of numbers among its training rows, "
+        "first_tok_homogeneous and first_tok_heterogeneous only ask which token is the first, of equal tokens and of "
+        "different ones"
     ),
     "layer, head": "a transformer is a stack of layers; in each, several heads look from every token at earlier ones",
     "activation": "the numbers that a model computes at one site for one token",
@@ -39,6 +44,27 @@ GLOSSARY: dict[str, str] = {
     "anchor": "the tokens that tell a counter where its row begins",
     "snapshot": "a counter as it was at one step of its training",
 }
+
+# What sentences of probes abbreviate, in words that need no glossary; the first that fits counts.
+IN_PLAIN_WORDS: dict[str, str] = {
+    r"(?:IND|ind) accuracy|\bind\b": "accuracy at trained lengths",
+    r"(?:OOD|ood) accuracy|\bood\b": "accuracy in longer rows",
+    r"\bIND\b": "at trained lengths",
+    r"\bOOD\b": "in longer rows",
+    r"\bPIDs\b": "position ids",
+    r"\bPID\b": "position id",
+}
+
+
+def in_plain_words(text: str) -> str:
+    """The text without abbreviations.
+
+    >>> in_plain_words("Fits: IND 99.5 %, OOD 9.0 %; by own PID")
+    'Fits: at trained lengths 99.5 %, in longer rows 9.0 %; by own position id'
+    """
+    for short, plain in IN_PLAIN_WORDS.items():
+        text = re.sub(short, plain, text)
+    return text
 
 
 def glossary_table() -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from app.explorer.call import Call
+from app.explorer.slow_imports import import_without_collection
 
 if TYPE_CHECKING:  # both are slow to import, and the first page needs neither
     import pandas as pd
@@ -20,9 +20,10 @@ class Panel:
 
     caption: str
     figure: Call["go.Figure"]  # of a function in app/figures/, which gives it an alt text
-    frame: Callable[[], "pd.DataFrame"]  # called when somebody takes the CSV
-    said: str = ""  # a sentence under the caption, such as the result's verdict
+    frame: Callable[[], "pd.DataFrame"]  # called when a visitor downloads the CSV
+    sentence: str = ""  # under the caption, such as the result's verdict
     half: bool = False  # whether it stands beside another half, where there is one counter and room
+    least_width: int = 0  # pixels below which the picture scrolls: on a phone, long labels would leave it no room
     # Widgets that a click on a point sets, with the values that they may take; the point's customdata has one for each.
     chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
@@ -33,31 +34,38 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPanel:
     """A panel that is on the page: what a screen reader says of it, and what a click on it sets."""
 
     alt: str
     chooses: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
-def panel_of(caption: str, draw: Callable[..., "go.Figure"], found: Call[Any], *arguments: Any, **named: Any) -> Panel:
+def panel_of(
+    caption: str, draw: Callable[..., "go.Figure"], probe: Call[Any], *arguments: Any, least_width: int = 0
+) -> Panel:
     """A figure of a probe's result, with the result's own table and verdict."""
-    result = found.value
-    return Panel(caption, Call(draw, found, *arguments, **named), result.to_frame, result.verdict.sentence)
+    result = probe.value
+    figure = Call(draw, probe, *arguments)
+    return Panel(caption, figure, result.to_frame, result.verdict.sentence, least_width=least_width)
 
 
 def spread_panel(
-    caption: str, draw: Callable[..., "go.Figure"], subjects: Sequence[Any], results: Sequence[Call[Any]], **named: Any
+    caption: str, draw: Callable[..., "go.Figure"], results: Mapping[str, Call[Any]], of: str, **named: Any
 ) -> Panel:
-    """A figure of several seeds' results, with a table in which each line names its counter."""
+    """A figure of the results of several counters by name, with a table in which each line names its counter.
+
+    `of` says what the names are, such as `seed`.
+    """
 
     def frame() -> "pd.DataFrame":
         import pandas as pd
 
-        tables = {subject.name: found.value.to_frame() for subject, found in zip(subjects, results, strict=True)}
-        return pd.concat(tables, names=["counter"]).reset_index(level=0)
+        tables = {name: result.value.to_frame() for name, result in results.items()}
+        return pd.concat(tables, names=[of]).reset_index(level=0)
 
-    return Panel(caption, Call(draw, *results, **named), frame, f"{len(results)} seeds that are here.")
+    figure = Call(draw, *results.values(), names=tuple(results), **named)
+    return Panel(caption, figure, frame, f"{len(results)} {of}s that are here.")
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class Note:
 
 
 Panels = Iterator[Panel | Note]
+WIDE = 640  # the least width of a picture with long labels or many columns
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Page:
 
     def load(self) -> ModuleType:
         """The page's module. It is imported here, for it may need torch, and the first page does not."""
-        return import_module(self._import_name)
+        return import_without_collection(self._import_name)
 
     @property
     def _import_name(self) -> str:

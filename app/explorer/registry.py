@@ -30,14 +30,14 @@ PAGES: dict[str, Page] = {
     "first-token": Page(
         "First token",
         "first_page",
-        "How well a linear probe reads “I am the first token”, or the row's shift, at each site of the counter.",
+        "How well a linear probe reads “I am the first token”, or the row's shift, at each place in the counter.",
         CLAIMS["first token"].sentence,
         "first_token",
     ),
     "pid-pca": Page(
-        "PID PCA",
+        "Position PCA",
         "scatter_plot",
-        "Principal components of equal tokens at one site of the counter, coloured by their position id modulo m.",
+        "Principal components of equal tokens at one place in the counter, coloured by their position id modulo m.",
         CLAIMS["clusters"].sentence,
         "pid_pca",
     ),
@@ -90,7 +90,7 @@ PAGES: dict[str, Page] = {
     "training": Page(
         "Training",
         "trending_up",
-        "How the counter came about, over the snapshots of its training. The step chosen in the sidebar is marked, and "
+        "How the counter learned, over the snapshots of its training. The step chosen in the sidebar is marked, and "
         "holds on every page.",
         "It has no such analysis.",
         "training",

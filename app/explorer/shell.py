@@ -12,8 +12,8 @@ from app.explorer import cache, state
 from app.explorer.cache import SharedCounter
 from app.explorer.catalogue import Catalogue, Entry
 from app.explorer.draw import draw_panel
-from app.explorer.glossary import glossary_table
-from app.explorer.page import Drawn, Note, Page, Panel, Panels, Settings
+from app.explorer.glossary import glossary_table, in_plain_words
+from app.explorer.page import DrawnPanel, Note, Page, Panel, Panels, Settings
 from app.explorer.takeaway import attend
 from models.errors import CountLensError
 from models.families import TRANSFORMER
@@ -22,7 +22,7 @@ from training.paper.score_table import cell_of
 MOST_OFFERED = 16  # counters in place of one that a page cannot show
 NO_OTHER = "none"  # of the comparison counter
 BEST = "best"  # the checkpoint that a run is known by, and no snapshot
-# Streamlit leaves a hand's breadth above a page and beside it.
+# Streamlit leaves wide margins above a page and beside it.
 LESS_MARGIN = """<style>
 [data-testid=stMainBlockContainer] { padding: 4rem clamp(1rem, 3vw, 3rem) 2rem }
 [data-testid=stMainBlockContainer] h1 { padding-top: 0 }
@@ -54,9 +54,11 @@ def show(page: Page, catalogue: Catalogue) -> None:
         state.show_refused()
 
 
-def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None) -> dict[str, Drawn]:
+def _show_counters(
+    view: ModuleType, catalogue: Catalogue, entries: list[Entry], step: int | None
+) -> dict[str, DrawnPanel]:
     """The page's controls and its panels, in a column for each counter; returns what it has drawn by key."""
-    subjects: list[SharedCounter | CountLensError] = [_opened(entry, step) for entry in entries]
+    subjects: list[SharedCounter | CountLensError] = [_open(entry, step) for entry in entries]
     first = next((subject for subject in subjects if isinstance(subject, SharedCounter)), None)
     settings = None
     if first is not None:
@@ -66,7 +68,7 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
             except CountLensError as error:
                 _show_message(error, catalogue)
     columns = st.columns(len(entries), gap="medium") if len(entries) > 1 else [st.container()]
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, DrawnPanel] = {}
     for place, (column, entry, subject) in enumerate(zip(columns, entries, subjects, strict=True)):
         with column:
             if len(entries) > 1:
@@ -82,8 +84,8 @@ def _show_counters(view: ModuleType, catalogue: Catalogue, entries: list[Entry],
     return drawn
 
 
-def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, Drawn]:
-    """Panels of all seeds of a counter, where several are here and somebody wants to see them."""
+def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings: Settings) -> dict[str, DrawnPanel]:
+    """Panels of all seeds of a counter, if several are here and the switch is on."""
     seeds = [other for other in catalogue.sound if cell_of(other.name) == cell_of(entry.name)]
     if len(seeds) < 2 or not state.toggle("seeds", f"All {len(seeds)} seeds that are here"):
         return {}
@@ -92,7 +94,7 @@ def _show_spread(view: ModuleType, catalogue: Catalogue, entry: Entry, settings:
 
 
 def _is_recurrent(entry: Entry) -> bool:
-    """Whether it has states to show; a broken file may, too: its page says why it cannot."""
+    """Whether it has states to show. A broken file may have some: its page then says why it cannot be opened."""
     return entry.info is None or entry.info.family != TRANSFORMER
 
 
@@ -132,21 +134,21 @@ def _describe(entry: Entry) -> None:
     if entry.info is None:
         return
     info = entry.info
-    task = info.task or {}
+    task, layers = info.task or {}, info.model.get("n_layers")
     scores, last = (
         " / ".join(f"{of[side]:.1f}" for side in ("ind", "ood") if side in of) for of in (info.scores, info.last_scores)
     )
     last = f" (best checkpoint), {last} % (last one)" if last else ""
     summary = (
         f"{task.get('name', 'no task')}{' with bos' if task.get('bos') else ''}, "
-        f"{info.architecture}, {info.model.get('n_layers')} layers, "
-        f"{info.model.get('d_model')} wide. Right at trained lengths (IND) / beyond (OOD): "
+        f"{info.architecture}, {layers} layer{'s' * (layers != 1)}, "
+        f"{info.model.get('d_model')} wide. Right at trained lengths / in longer rows: "
         f"{scores or 'not scored'} %{last}"
     )
     st.caption(for_markdown(summary))
 
 
-def _opened(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
+def _open(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
     """The counter, at the latest of its snapshots that is not after the step; or why there is none."""
     earlier = [kept for kept in entry.snapshots if step is not None and kept <= step]
     try:
@@ -157,12 +159,12 @@ def _opened(entry: Entry, step: int | None) -> SharedCounter | CountLensError:
 
 def _show_panels(
     panels: Panels, catalogue: Catalogue, subject: SharedCounter, key: str, alone: bool
-) -> dict[str, Drawn]:
+) -> dict[str, DrawnPanel]:
     """The panels of one counter, each as soon as it is there; returns what it has drawn by key.
 
     Where a counter stands alone, two halves make a row.
     """
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, DrawnPanel] = {}
     halves: Iterator[DeltaGenerator] = iter(())
     for number in count():
         with st.container():
@@ -170,14 +172,14 @@ def _show_panels(
                 with st.empty().container():  # for the spinner, which goes when the panel is there
                     panel = next(panels)
                     if isinstance(panel, Panel):
-                        drawn[f"{key}-{number}"] = Drawn(panel.alt, panel.chooses)
+                        drawn[f"{key}-{number}"] = DrawnPanel(panel.alt, panel.chooses)
             except StopIteration:
                 return drawn
             except CountLensError as error:
                 _show_message(error, catalogue)
                 return drawn
             if isinstance(panel, Note):
-                st.info(catalogue.readable(panel.text))
+                st.info(catalogue.readable(in_plain_words(panel.text)))
                 continue
             place = next(halves, None) if panel.half and alone else st.container()
             if place is None:
@@ -191,4 +193,4 @@ def _show_panels(
 
 def _show_message(error: CountLensError, catalogue: Catalogue) -> None:
     """An error that a user can mend is a sentence in place of what it prevents."""
-    st.info(catalogue.readable(error), icon=":material/info:")
+    st.info(catalogue.readable(in_plain_words(str(error))), icon=":material/info:")

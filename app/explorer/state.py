@@ -1,4 +1,4 @@
-"""Widgets whose value is in the URL, so that a link reproduces the view. Nonsense there is told and passed over.
+"""Widgets whose value is in the URL, so that a link reproduces the view. Values that a widget cannot take are named.
 
 This is where URL values enter: a value is one of a widget's options, a number in its range, a switch, or a short
 printable text. Anything else gives the default, with a note.
@@ -18,13 +18,13 @@ T = TypeVar("T")
 MOST_TYPED = 2000  # characters of a text
 MOST_REFUSED = 5  # values that a note names
 LONGEST_SHOWN = 80  # characters of a refused value
-ASKED, REFUSED = "url asked", "url refused"  # keys of the session's state
+LINK, REFUSED = "values of the link", "refused values"  # keys of the session's state
 
 
 def begin() -> None:
-    """Call first in a run: what a link says, before widgets take it over. Only a session's first run has one."""
-    first = ASKED not in st.session_state
-    st.session_state[ASKED] = st.query_params.to_dict() if first else {}
+    """Call first in a run: keeps what the link says, before widgets take over. Only a session's first run has one."""
+    is_first = LINK not in st.session_state
+    st.session_state[LINK] = st.query_params.to_dict() if is_first else {}
     st.session_state.setdefault(REFUSED, {})
 
 
@@ -34,7 +34,7 @@ def select(name: str, label: str, options: Sequence[str], default: str | None = 
         del st.session_state[name]  # an option of another counter
     index = options.index(default) if default in options else 0
     value = st.selectbox(label, options, index, key=name, bind="query-params", **more)
-    return _judged(name, str(value), lambda asked: asked)
+    return _checked(name, str(value), str)
 
 
 def slider(name: str, label: str, low: int, high: int, default: int, **more: Any) -> int:
@@ -42,7 +42,7 @@ def slider(name: str, label: str, low: int, high: int, default: int, **more: Any
     if low >= high:
         return low
     value = st.slider(label, low, high, default, key=name, bind="query-params", **more)
-    return _judged(name, int(value), int)
+    return _checked(name, int(value), int)
 
 
 def in_order(name: str, label: str, options: Sequence[str], default: str, **more: Any) -> str:
@@ -50,18 +50,18 @@ def in_order(name: str, label: str, options: Sequence[str], default: str, **more
     if st.session_state.get(name, default) not in options:
         del st.session_state[name]
     value = st.select_slider(label, options, default, key=name, bind="query-params", **more)
-    return _judged(name, str(value), str)
+    return _checked(name, str(value), str)
 
 
 def text(name: str, label: str, **more: Any) -> str:
     """What is typed, if it is printable; empty at first."""
     value = str(st.text_input(label, key=name, bind="query-params", max_chars=MOST_TYPED, **more) or "")
-    return _judged(name, value if value.isprintable() else "", str)
+    return _checked(name, value if value.isprintable() else "", str)
 
 
 def toggle(name: str, label: str, **more: Any) -> bool:
     """On or off; off at first."""
-    return _judged(name, bool(st.toggle(label, key=name, bind="query-params", **more)), _parse_switch)
+    return _checked(name, bool(st.toggle(label, key=name, bind="query-params", **more)), _parse_switch)
 
 
 def choose(name: str, value: Any) -> None:
@@ -70,33 +70,33 @@ def choose(name: str, value: Any) -> None:
 
 
 def show_refused() -> None:
-    """A note on what the URL asked for and did not get, until that widget is touched."""
-    refused = [f"{name}={asked}" for name, (asked, _) in st.session_state[REFUSED].items()]
+    """A note on values of the URL that no widget takes, until the widget of that name is touched."""
+    refused = [f"{name}={text}" for name, (text, _) in st.session_state[REFUSED].items()]
     if refused:
         more = f" and {len(refused) - MOST_REFUSED} more" if len(refused) > MOST_REFUSED else ""
-        asked = for_markdown(", ".join(refused[:MOST_REFUSED]) + more)
-        st.info(f"The link asked for {asked}, which is not there: this is the default instead.")
+        values = for_markdown(", ".join(refused[:MOST_REFUSED]) + more)
+        st.info(f"The link asked for {values}, which is not there: this is the default instead.")
 
 
-def _judged(name: str, value: T, parse: Callable[[str], T]) -> T:
-    """The value; it is noted when the URL asked for another."""
+def _checked(name: str, value: T, parse: Callable[[str], T]) -> T:
+    """The value of a widget; if the URL has another one, that is noted as refused."""
     refused = st.session_state[REFUSED]
     if name in refused and refused[name][1] != value:
         del refused[name]
-    asked = st.session_state[ASKED].get(name)
-    if asked is not None and _parsed(asked, parse) != value:
-        refused[name] = (shortened(asked, LONGEST_SHOWN), value)
+    text = st.session_state[LINK].get(name)
+    if text is not None and _parse(text, parse) != value:
+        refused[name] = (shortened(text, LONGEST_SHOWN), value)
     return value
 
 
-def _parsed(asked: str, parse: Callable[[str], T]) -> T | None:
+def _parse(text: str, parse: Callable[[str], T]) -> T | None:
     try:
-        return parse(asked)
+        return parse(text)
     except ValueError:
         return None
 
 
-def _parse_switch(asked: str) -> bool:
-    if asked.lower() not in ("true", "false"):
-        raise ValueError(asked)
-    return asked.lower() == "true"
+def _parse_switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"

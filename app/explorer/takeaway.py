@@ -1,4 +1,4 @@
-"""What one can take away from a panel: the picture as SVG or PNG, the numbers as CSV, and the code.
+"""Downloads of a panel: the picture as SVG or PNG, the numbers as CSV, and the code.
 
 The browser that shows the picture also writes it to a file, so that the server needs no browser of its own.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.explorer.page import Drawn, Panel
+from app.explorer.page import DrawnPanel, Panel
 
 ATTENDANT = "attendant"  # key of the component that watches the charts
 _JS = Path(__file__).with_name("charts.js")
@@ -32,7 +32,7 @@ def take_away(panel: Panel, key: str, filename: str) -> None:
             st.code(panel.figure.code("figure") + "\nfigure.show()\n", language="python")
 
 
-def attend(drawn: Mapping[str, Drawn]) -> None:
+def attend(drawn: Mapping[str, DrawnPanel]) -> None:
     """Gives every chart, by its container's key, the sentence that a screen reader says, and hears clicks on it."""
     data = {
         "alt": {key: panel.alt for key, panel in drawn.items()},
@@ -41,17 +41,17 @@ def attend(drawn: Mapping[str, Drawn]) -> None:
     _charts()(key=ATTENDANT, data=data, height=1, on_click_change=lambda: _choose(drawn))
 
 
-def _choose(drawn: Mapping[str, Drawn]) -> None:
+def _choose(drawn: Mapping[str, DrawnPanel]) -> None:
     """Sets the widgets that a click is about; called before they are drawn again."""
     st.session_state.update(chosen_values(drawn, st.session_state[ATTENDANT].click))
 
 
-def chosen_values(drawn: Mapping[str, Drawn], click: Any) -> dict[str, Any]:
+def chosen_values(drawn: Mapping[str, DrawnPanel], click: Any) -> dict[str, Any]:
     """What a click sets, by widget. It comes from a browser: anything but values that widgets may take is passed over.
 
-    >>> chosen_values({"map": Drawn("A map.", {"layer": range(2)})}, {"chart": "map", "values": [1]})
+    >>> chosen_values({"map": DrawnPanel("A map.", {"layer": range(2)})}, {"chart": "map", "values": [1]})
     {'layer': 1}
-    >>> chosen_values({"map": Drawn("A map.", {"layer": range(2)})}, {"chart": "map", "values": [7]})
+    >>> chosen_values({"map": DrawnPanel("A map.", {"layer": range(2)})}, {"chart": "map", "values": [7]})
     {}
     """
     if not isinstance(click, Mapping) or not isinstance(click.get("values"), list):

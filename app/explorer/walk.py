@@ -38,7 +38,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Examination:
+class ClaimProbe:
     """A probe that is run on several counters, and what its results say. Both are imported on use: they need torch."""
 
     probe: str  # module:function
@@ -61,7 +61,7 @@ class Stop:
     """A claim's place in the walk."""
 
     views: tuple[View, ...]
-    inside: Examination | None = None
+    inside: ClaimProbe | None = None
 
 
 def find_entry(catalogue: Catalogue, cell: str) -> Entry | None:
@@ -105,6 +105,8 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
             View("ape goes on, spe breaks off", "behaviour", "mod10/ape-2L", "mod10/spe-2L", {"length": "70"}),
             View("sine goes on too", "behaviour", "mod10/sine-2L", settings={"length": "90", "shift": "30"}),
             View("nope and rope never start", "behaviour", "mod10/nope-2L", "mod10/rope-2L"),
+            View("all seeds of ape", "zoo", settings={"cell": "mod10/ape-2L"}),
+            View("all seeds of sine", "zoo", settings={"cell": "mod10/sine-2L"}),
         )
     ),
     "selective": Stop(
@@ -112,7 +114,7 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
     ),
     "first token": Stop(
         (View("ape and nope, place by place", "first-token", "mod10/ape-2L", "mod10/nope-2L"),),
-        Examination(
+        ClaimProbe(
             "probes.reading.first_token:first_token_probe",
             _cells("mod10", 2, "ape", "sine", "spe", "nope", "rope"),
             "first_token_lines",
@@ -127,18 +129,19 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
                 {"site": "mlp_post", "layer": "1"},
             ),
         ),
-        Examination("probes.reading.mod_pca:mod_pca", _cells("mod10", 2, "ape", "sine", "spe"), "cluster_lines"),
+        ClaimProbe("probes.reading.mod_pca:mod_pca", _cells("mod10", 2, "ape", "sine", "spe"), "cluster_lines"),
     ),
     "subtraction": Stop(
         (
             View("move the first token's position", "behaviour", "mod10/ape-2L", "", {"move": "first token +3"}),
             View("move those of the first five", "behaviour", "mod10/ape-2L", "", {"move": "first five +3"}),
+            View("what ape does instead, by swaps", "mechanism", "mod10/ape-2L", settings={"mechanism": "true"}),
         ),
-        Examination("probes.mechanism.anchors:anchor_probe", _cells("mod10", 2, "ape", "sine"), "subtraction_lines"),
+        ClaimProbe("probes.mechanism.anchors:anchor_probe", _cells("mod10", 2, "ape", "sine"), "subtraction_lines"),
     ),
     "attention": Stop(
         (View("rope's and ape's scores", "attention", "selective-bos/rope-1L", "selective-bos/ape-1L"),),
-        Examination(
+        ClaimProbe(
             "probes.reading.attention_variation:attention_variation",
             _cells("selective-bos", 1, "rope", "nope", "sine", "ape", "spe"),
             "attention_lines",
@@ -149,7 +152,7 @@ STOPS: dict[str, Stop] = {  # by claim: key of CLAIMS
             View("rope without and with bos", "behaviour", "mod10/rope-2L", "mod10-bos/rope-2L"),
             View("cut bos off", "bos-ablation", "mod10-bos/rope-2L", "mod10-bos/nope-2L"),
         ),
-        Examination("probes.ablation.bos_ablation:bos_ablation", _cells("mod10-bos", 2, "nope", "rope"), "bos_lines"),
+        ClaimProbe("probes.ablation.bos_ablation:bos_ablation", _cells("mod10-bos", 2, "nope", "rope"), "bos_lines"),
     ),
     "recurrent": Stop(
         (

@@ -75,7 +75,7 @@ class Grid:
         return known + sorted(present.difference(known))
 
     def to_frame(self) -> "pd.DataFrame":
-        """One line a cell."""
+        """One line per cell."""
         import pandas as pd
 
         lines = [

@@ -7,23 +7,22 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.escape import for_plotly
-from app.figures.style import colour_of, dress, error_bars
+from app.figures.style import SHARES_SCALE, colour_of, dress, error_bars
 from probes.reading.attention_variation import AttentionVariation, VariationComparison
 from probes.stats import Interval
 
-PANELS_A_ROW = 4
+PANELS_PER_ROW = 4
 PANEL_PIXELS = 210
 MOST_NAMED = 20  # tokens up to which every one is written beside the axes
-VARIATION_SCALE = "Blues"  # darker: more variation, as in the paper
 
 
 def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
-    """A panel a head: the std over positions of the score of each (source, target), on one colour scale.
+    """One panel per head: the std over positions of the score of each (source, target), on one colour scale.
 
     A cross marks pairs that no row holds.
     """
     std = result.std[result.index(layer)]
-    n_rows, n_columns = math.ceil(len(std) / PANELS_A_ROW), min(len(std), PANELS_A_ROW)
+    n_rows, n_columns = math.ceil(len(std) / PANELS_PER_ROW), min(len(std), PANELS_PER_ROW)
     figure = make_subplots(
         n_rows,
         n_columns,
@@ -42,8 +41,8 @@ def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
             z=values,
             coloraxis="coloraxis",
             hovertemplate="source %{y}, target %{x}: std %{z:.3g}<extra></extra>",
-            row=head // PANELS_A_ROW + 1,
-            col=head % PANELS_A_ROW + 1,
+            row=head // PANELS_PER_ROW + 1,
+            col=head % PANELS_PER_ROW + 1,
             **(crosses | {"xgap": 1, "ygap": 1} if few else {}),
         )
     axis = {"type": "category", "showgrid": False, "tickfont": {"size": 9}}
@@ -53,7 +52,7 @@ def variation_panels(result: AttentionVariation, layer: int = 0) -> go.Figure:
     figure.update_yaxes(title="source", col=1)
     figure.update_layout(
         coloraxis={
-            "colorscale": VARIATION_SCALE,
+            "colorscale": SHARES_SCALE,
             "cmin": 0,
             "cmax": max(float(np.nanmax(std, initial=0)), 1e-6),  # a scale needs two ends even where all is 0
             "colorbar": {"title": "std", "thickness": 14},
@@ -69,7 +68,7 @@ def _panels_alt(result: AttentionVariation, layer: int) -> str:
     means = ", ".join(f"{value:.2g}" for value in np.nanmean(by_head, axis=1))
     ratio = "" if math.isnan(summary.ratio) else f"; in all {summary.ratio:.2g} of the spread between token pairs"
     return (
-        f"Heat maps, one a head of layer {layer} of the {result.architecture} counter on {result.task}, of the std "
+        f"Heat maps, one per head of layer {layer} of the {result.architecture} counter on {result.task}, of the std "
         f"over positions of the attention score between each source and target token; means by head: {means}{ratio}."
     )
 

@@ -1,4 +1,4 @@
-"""Where each token of a row looks: heat maps of queries by keys, one a head."""
+"""Where each token of a row looks: heat maps of queries by keys, one per head."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from app.escape import for_plotly
 from app.figures.style import SEQUENTIAL, SHARES_SCALE, dress
 from probes.reading.attention_row import AttentionRow
 
-HEADS_A_LINE = 4
+HEADS_PER_LINE = 4
 BETWEEN_COLUMNS, BETWEEN_LINES = 0.02, 0.24  # of the whole
 PANEL_PIXELS, ALONE_PIXELS = 190, 360
 SATURATES = 0.98  # share of the cells whose colours tell them apart
@@ -41,9 +41,10 @@ def scores_figure(row: AttentionRow, head: int | None = None) -> go.Figure:
 def _heat_maps(
     row: AttentionRow, values: np.ndarray, head: int | None, name: str, scale: dict[str, object]
 ) -> go.Figure:
-    """One map a head. The layout is written out, for subplots made one by one take ten times as long to build."""
+    """One map per head. The layout is written out: plotly's subplots take ten times as long to build."""
     names = [f"{place}: {for_plotly(token)}" for place, token in enumerate(row.tokens, start=1)]
     cells = {"type": "heatmap", "x": names, "y": names, "coloraxis": "coloraxis", "hoverongaps": False}
+    values = values.astype(np.float32)  # half as much to send, and no colour tells the difference
     cells["hovertemplate"] = f"query %{{y}}, key %{{x}}: {name} %{{z:.3g}}<extra></extra>"
     maps: list[dict[str, Any]] = []
     titles: list[dict[str, Any]] = []
@@ -55,7 +56,7 @@ def _heat_maps(
         layout |= {f"xaxis{number}": x, f"yaxis{number}": y}
         at = {"x": sum(x["domain"]) / 2, "y": y["domain"][1], "xref": "paper", "yref": "paper", "yanchor": "bottom"}
         titles.append(at | {"text": f"H{place if head is None else head}", "showarrow": False})
-    height = 90 + (ALONE_PIXELS if len(values) == 1 else PANEL_PIXELS * math.ceil(len(values) / HEADS_A_LINE))
+    height = 90 + (ALONE_PIXELS if len(values) == 1 else PANEL_PIXELS * math.ceil(len(values) / HEADS_PER_LINE))
     layout |= {"coloraxis": scale | {"colorbar": {"title": name, "thickness": 14}}, "height": height}
     return go.Figure({"data": maps, "layout": layout})
 
@@ -63,8 +64,8 @@ def _heat_maps(
 def _axes(place: int, n_heads: int, number: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both axes of one of several maps."""
     alone = n_heads == 1
-    line, column = divmod(place, HEADS_A_LINE)
-    n_lines, n_columns = math.ceil(n_heads / HEADS_A_LINE), min(n_heads, HEADS_A_LINE)
+    line, column = divmod(place, HEADS_PER_LINE)
+    n_lines, n_columns = math.ceil(n_heads / HEADS_PER_LINE), min(n_heads, HEADS_PER_LINE)
     axis = {"type": "category", "showgrid": False, "tickfont": {"size": 10}, "nticks": 10 if alone else 4}
     # Where there is no room for the names of keys, those of queries beside them are the same.
     x = {
@@ -73,7 +74,7 @@ def _axes(place: int, n_heads: int, number: str) -> tuple[dict[str, Any], dict[s
         "tickangle": 0,
         "constrain": "domain",
         "showticklabels": alone,
-        "title": {"text": "key" if place + HEADS_A_LINE >= n_heads else ""},
+        "title": {"text": "key" if place + HEADS_PER_LINE >= n_heads else ""},
     }
     y = {
         "domain": _share(n_lines - 1 - line, n_lines, BETWEEN_LINES / n_lines),
@@ -100,5 +101,5 @@ def _share(place: int, places: int, between: float) -> tuple[float, float]:
 
 def _what(row: AttentionRow, head: int | None) -> str:
     which = f"of layer {row.layer}" if head is None else f"{row.layer}.{head}"
-    shown = "Heat maps, one a head" if head is None else "Heat map of head"
+    shown = "Heat maps, one per head" if head is None else "Heat map of head"
     return f"{shown} {which}, over a row of {len(row.tokens)} tokens from position id {row.position_ids[0]} on"

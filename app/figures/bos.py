@@ -5,12 +5,11 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from app.figures.style import dress, error_bars
+from app.figures.style import INK, SHARES_SCALE, dress, error_bars
 from probes.ablation.bos_ablation import BosAblation, Effect
 
 CHANGE_SCALE = "RdBu"  # red: lost, blue: gained, white: as before
 CHANGE_AXIS = {"colorscale": CHANGE_SCALE, "cmin": -100, "cmid": 0, "cmax": 100}
-SHARE_SCALE = "Blues"
 SPLITS = ("ind", "ood")
 
 
@@ -27,7 +26,7 @@ def ablation_bars(result: BosAblation) -> go.Figure:
             y=labels,
             orientation="h",
             marker={"color": _change_colours(points), "line": {"color": "#888888", "width": 0.5}},
-            error_x=error_bars(changes, width=3),
+            error_x=error_bars(changes, width=3, color=INK),
             hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
             row=1,
             col=column,
@@ -100,7 +99,7 @@ def changed_positions(result: BosAblation) -> go.Figure:
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, ticklabelstandoff=6)
     bar = {"title": "% changed", "thickness": 14}
     figure.update_layout(
-        coloraxis={"colorscale": SHARE_SCALE, "cmin": 0, "cmax": 100, "colorbar": bar}, height=150 + 24 * len(chosen)
+        coloraxis={"colorscale": SHARES_SCALE, "cmin": 0, "cmax": 100, "colorbar": bar}, height=150 + 24 * len(chosen)
     )
     means = ", ".join(
         f"{label} {np.nanmean(row):.0f} %" for label, row in zip(labels, shares, strict=True) if not np.isnan(row).all()
@@ -119,7 +118,10 @@ def _without_heads(result: BosAblation) -> list[Effect]:
 
 
 def _split_titles(result: BosAblation) -> list[str]:
-    return [f"IND, from {result.clean_ind:.1f} %", f"OOD, from {result.clean_ood:.1f} %"]
+    return [
+        f"trained lengths, from {result.clean_ind:.1f} %",
+        f"longer rows, from {result.clean_ood:.1f} %",
+    ]
 
 
 def _right_end(effects: list[Effect]) -> float:

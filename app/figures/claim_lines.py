@@ -98,7 +98,8 @@ def _line(line: Line, linked: bool) -> str:
     if linked and line.run is not None:
         name = f"<a href='behaviour?counter={quote(line.run, safe='')}' target='_self'>{name}</a>"
     paper = "" if line.paper is None else f" · paper {printed(line.paper)}"
-    says = f"{SIGNS[line.holds]} <b>{printed(line.ours)}</b>{paper} <small>{escape(printable(line.expects))}</small>"
+    expects = f"<small>claim: {escape(printable(line.expects))}</small>"
+    says = f"{SIGNS[line.holds]} <b>{printed(line.ours)}</b>{paper} {expects}"
     if line.reason is not None and line.holds is False:
         says += f"<br><small>{escape(printable(line.reason))}</small>"
     return f"<div><span>{name}</span><span class='track'>{marks}</span><span class='says'>{says}</span></div>"

@@ -16,6 +16,7 @@ from probes.stats import say_p
 
 BEFORE_THE_FIRST = 0.5  # where step 0 goes on a logarithmic axis
 PANEL_HEIGHT = 130
+PLAIN_NAMES = {"ind": "accuracy at trained lengths", "ood": "accuracy in longer rows"}  # of curves
 ORDER_COLOURS: dict[Order, str] = {
     "before": SPLIT_COLOURS["ind"],
     "overlapping": "#CCCCCC",
@@ -24,7 +25,7 @@ ORDER_COLOURS: dict[Order, str] = {
 
 
 def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
-    """A panel a curve over the logarithm of the step; dashed: where its rise begins and ends; shaded: that of OOD.
+    """One panel per curve, over the logarithm of the step. Dashed: where its rise begins and ends; shaded: that of OOD.
 
     A line stands at the step, if one is given.
     """
@@ -49,7 +50,7 @@ def dynamics_figure(result: Dynamics, step: int | None = None) -> go.Figure:
         shapes += _shapes(row, rises.get(name), rises.get(REFERENCE), step, colour)
     figure.update_layout(shapes=shapes)  # all at once: add_vline takes long for each
     for annotation, name in zip(figure.layout.annotations[: len(names)], names, strict=True):
-        annotation.update(text=_heading(name, result.rises[name]), x=0, xanchor="left", font={"size": 12, "color": INK})
+        annotation.update(text=_heading(name, result.rises[name]), x=0, xanchor="left", font={"size": 11, "color": INK})
     ticks = _ticks(int(result.steps[-1]))
     figure.update_xaxes(
         type="log", tickvals=[max(step, BEFORE_THE_FIRST) for step in ticks], ticktext=[f"{step:,}" for step in ticks]
@@ -81,7 +82,8 @@ def _across(row: int, x0: float, x1: float, **style: Any) -> dict[str, Any]:
     return {"xref": f"x{number}", "yref": f"y{number} domain", "x0": x0, "x1": x1, "y0": 0, "y1": 1} | style
 
 
-def _heading(name: str, rise: Rise) -> str:
+def _heading(curve: str, rise: Rise) -> str:
+    name = PLAIN_NAMES.get(curve, curve)
     if not rise.sure:
         return f"<b>{name}</b>: no sure rise ({say_p(rise.p)})"
     return f"<b>{name}</b>: rises from {rise.begin:,} to {rise.end:,} ({say_p(rise.p)})"
@@ -94,7 +96,7 @@ def _ticks(last: int) -> list[int]:
 
 
 def order_figure(result: OrderOverRuns) -> go.Figure:
-    """A bar a curve: in how many runs its rise was over before that of OOD began, overlapped with it, or came after."""
+    """One bar per curve: in how many runs its rise ended before that of OOD, overlapped with it, or came after."""
     figure = go.Figure()
     for order, colour in ORDER_COLOURS.items():
         figure.add_bar(

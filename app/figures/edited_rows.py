@@ -33,7 +33,7 @@ def transplanted_row_figure(result: Transplant) -> go.Figure:
         Lane("tokens", result.tokens),
         Lane("right", result.labels),
         Lane("answers", result.answers, result.labels),
-        Lane("goes on", result.predicted),
+        Lane("predicted", result.predicted),
         Lane("transplanted", result.transplanted, result.predicted),
     ]
     alt = f"Tokens {columns[0] + 1} to {columns[-1] + 1} with answers before and after a transplant of the memory. "

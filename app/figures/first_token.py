@@ -10,13 +10,17 @@ from probes.reading.first_token import FirstToken, Reading
 
 QUANTITIES = {"first": "“I am the first token”: balanced accuracy", "shift": "the shift: R²"}
 UNTRAINED_COLOUR = "#999999"
+CHARACTER_WIDTH = 7  # pixels, of a label
 
 
 def first_token_figure(result: FirstToken) -> go.Figure:
     """Heat maps of layer by site: the first token above, the shift below; trained left, untrained (mean) right."""
     kinds = list(dict.fromkeys(at.site.kind for at in result.sites))
     layers = sorted({at.site.layer or 0 for at in result.sites})
-    floor = {"first": "", "shift": "" if result.ignores_positions else f"; {result.own_pid:.2f} by a token's own PID"}
+    floor = {
+        "first": "",
+        "shift": "" if result.ignores_positions else f"; {result.own_pid:.2f} by a token's own position id",
+    }
     titles = [
         f"{name}<br><sup>{counters}{floor[quantity]}</sup>"
         for quantity, name in QUANTITIES.items()
@@ -43,7 +47,7 @@ def first_token_figure(result: FirstToken) -> go.Figure:
 
 
 def readings_figure(result: FirstToken, quantity: str = "first", layer: int | None = None) -> go.Figure:
-    """A line a site: how well "first" or "shift" is read there with its 95 % interval, and from untrained counters."""
+    """One line per site: how well "first" or "shift" is read, with its 95 % interval, beside untrained counters."""
     shown = [at for at in result.sites if layer is None or at.site.layer == layer]
     if not shown:
         raise CountLensError(f"layer {layer} was not looked at: {sorted({at.site.layer or 0 for at in result.sites})}")
@@ -67,20 +71,21 @@ def readings_figure(result: FirstToken, quantity: str = "first", layer: int | No
         hovertemplate="%{y}: %{x:.2f}<extra>this counter</extra>",
         name="this counter",
     )
-    floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own PID")
+    floor, name = (0.5, "chance") if quantity == "first" else (result.own_pid, "by a token's own position id")
     line = {"color": SPLIT_COLOURS["ood"], "dash": "dash", "width": 1.5}
     figure.add_vline(x=floor, line=line, name=name, showlegend=True)
     figure.update_xaxes(
         title=QUANTITIES[quantity], range=[min(0.0, *(reading.low for reading in readings)) - 0.03, 1.03]
     )
-    figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, automargin=True, ticksuffix=" ")
+    figure.update_yaxes(range=[len(labels) - 0.4, -0.6], dtick=1, ticksuffix=" ")
     best = max(shown, key=lambda at: getattr(at, quantity).choosing)
     alt = (
         f"{QUANTITIES[quantity]} of linear probes at {len(shown)} sites, and of untrained counters; best at "
         f"{best.site.label}: {getattr(best, quantity).say('.2f')}."
     )
     legend = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top"}
-    return dress(figure, alt, height=130 + 24 * len(labels), legend=legend)
+    margin = {"l": CHARACTER_WIDTH * max(map(len, labels)) + 20}
+    return dress(figure, alt, height=130 + 24 * len(labels), legend=legend, margin=margin)
 
 
 def _heat_map(values: np.ndarray, kinds: list[str], layers: list[int], quantity: str) -> go.Heatmap:

@@ -1,4 +1,4 @@
-"""Pictures that move: a frame a snapshot of training, with a slider and a button that plays them.
+"""Pictures that move: one frame per snapshot of training, with a slider and a button that plays them.
 
 Axes are those of all frames, so that nothing jumps but what changed. The page's server is not asked again.
 """
@@ -34,7 +34,7 @@ def accuracy_growth_figure(result: AccuracyGrowth, step: int | None = None) -> g
     hover = "position %{x}: %{y:.0f} %<extra></extra>"
     line = {"color": SPLIT_COLOURS["ind"], "width": 2}
     shown = go.Scatter(x=x, mode="lines", line=line, hovertemplate=hover)
-    figure = _animated([shown], [{"y": percent} for percent in result.percent], result.steps, step)
+    figure = _animated(shown, [{"y": percent} for percent in result.percent], result.steps, step)
     figure.add_vrect(x0=0.5, x1=result.trained_up_to + 0.5, fillcolor=FAINT, line_width=0, layer="below")
     figure.update_xaxes(title="position in the row", range=[0.5, len(x) + 0.5])
     figure.update_yaxes(title="accuracy (%)", range=[-3, 103])
@@ -47,12 +47,16 @@ def accuracy_growth_figure(result: AccuracyGrowth, step: int | None = None) -> g
 def pca_growth_figure(result: PcaGrowth, step: int | None = None) -> go.Figure:
     """The states at every snapshot on the last one's plane, coloured by PID mod m."""
     colours = np.array(cyclic_colours(result.modulus))[result.pids % result.modulus]
-    texts = [f"PID {pid} (mod {result.modulus}: {pid % result.modulus})" for pid in result.pids]
-    path = go.Scatter(mode="lines", line={"color": PATH, "width": 1}, hoverinfo="skip")
-    marker = {"color": colours, "size": 8}
-    points = go.Scatter(mode="markers", marker=marker, text=texts, hovertemplate="%{text}<extra></extra>")
-    moves = [{"x": x, "y": y} for x, y in result.coordinates.transpose(0, 2, 1)]
-    figure = _animated([path, points], moves, result.steps, step)
+    texts = [f"position id {pid} (mod {result.modulus}: {pid % result.modulus})" for pid in result.pids]
+    points = go.Scatter(
+        mode="lines+markers",
+        line={"color": PATH, "width": 1},
+        marker={"color": colours, "size": 8},
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+    )
+    moves = [{"x": x, "y": y} for x, y in result.coordinates.astype(np.float32).transpose(0, 2, 1)]
+    figure = _animated(points, moves, result.steps, step)
     for axis, (low, high) in zip(("x", "y"), _ranges(result), strict=True):
         number = "xy".index(axis) + 1
         figure.update_layout({f"{axis}axis": {"title": f"component {number} of the last step", "range": [low, high]}})
@@ -71,19 +75,18 @@ def _ranges(result: PcaGrowth) -> np.ndarray:
 
 
 def _animated(
-    traces: Sequence[go.Scatter], moves: Sequence[dict[str, np.ndarray]], steps: np.ndarray, step: int | None
+    trace: go.Scatter, moves: Sequence[dict[str, np.ndarray]], steps: np.ndarray, step: int | None
 ) -> go.Figure:
-    """The traces with what moves in all of them, a frame a snapshot, and the slider.
+    """The trace with what moves in it, a frame per snapshot, and the slider.
 
     The first picture is that of the latest snapshot that is not after the step.
     """
     first = len(steps) - 1 if step is None else max(int((steps <= step).sum()) - 1, 0)
-    names = [f"{one:,}" for one in steps]
+    names = [f"{number:,}" for number in steps]
     figure = go.Figure(
-        data=[trace.update(moves[first]) for trace in traces],
+        data=trace.update(moves[first]),
         frames=[
-            go.Frame(data=[{"type": "scatter"} | move] * len(traces), name=name)
-            for move, name in zip(moves, names, strict=True)
+            go.Frame(data=[{"type": "scatter"} | move], name=name) for move, name in zip(moves, names, strict=True)
         ],
     )
     return figure.update_layout(height=HEIGHT, sliders=[_slider(names, first)], updatemenus=[PLAY])

@@ -23,7 +23,7 @@ def marked_pca_figure(
         return figure
     at = pids.index(pid)
     x, y, *rest = result.at(site).coordinates[at]
-    hint = {"text": [f"PID {pid}"], "hovertemplate": "%{text}<extra></extra>", "mode": "markers"}
+    hint = {"text": [f"position id {pid}"], "hovertemplate": "%{text}<extra></extra>", "mode": "markers"}
     if any(trace.type == "scatter3d" for trace in figure.data):
         marker = RING | {"symbol": "circle-open", "color": INK}
         figure.add_scatter3d(x=[x], y=[y], z=[rest[0]], marker=marker, **hint)

@@ -1,17 +1,12 @@
 """Pictures of mechanism tests: how often each claim of each algorithm comes out, and where its variables were found."""
 
-from collections.abc import Mapping, Sequence
-
 import plotly.graph_objects as go
 
-from app.figures.style import INK, SHARES_SCALE, SPLIT_COLOURS, dress, error_bars
+from app.figures.share_bars import BLUE, GREY, Marks, share_bars
+from app.figures.style import SHARES_SCALE, dress
 from probes.mechanism.examination import Claim
 from probes.mechanism.swap_pairs import BEYOND
 from probes.mechanism.verdict import Mechanisms, Tested
-from probes.stats import Interval
-
-HELD, FAILED = SPLIT_COLOURS["ind"], SPLIT_COLOURS["aux"]
-MARKS = {"best null": "x-thin", "beyond training": "circle-open"}  # beside a bar
 
 
 def claims_figure(result: Mechanisms) -> go.Figure:
@@ -19,26 +14,27 @@ def claims_figure(result: Mechanisms) -> go.Figure:
 
     What explains the counter is blue. Swaps that several hypotheses share are drawn once.
     """
-    found = [one for one in (result.winner, result.refinement) if one is not None]
+    winners = [tested for tested in (result.winner, result.refinement) if tested is not None]
     claims = [
         (tested, claim)
         for tested in result.hypotheses
         for claim in tested.claims
         if not tested.swaps_of or claim not in _claims_of(result, tested.swaps_of)
     ]
-    bars = [
-        (_claim_label(tested, claim), claim.accuracy, HELD if tested in found else FAILED) for tested, claim in claims
-    ]
-    marks = {
-        "best null": [max((null.value for null in claim.nulls.values()), default=None) for _, claim in claims],
-        "beyond training": [
-            claim.outside[BEYOND].value if claim.outside and BEYOND in claim.outside else None for _, claim in claims
-        ],
-    }
-    said = " and ".join(f"{one.name} ({one.grade})" for one in found)
-    said = f"{said} explain{'s' * (len(found) == 1)} the counter" if found else "none of them explains the counter"
-    alt = f"Share of interventions that come out as predicted, for {len(result.hypotheses)} algorithms: {said}."
-    return _shares(bars, marks, alt)
+    nulls = [max((null.value for null in claim.nulls.values()), default=None) for _, claim in claims]
+    beyond = [claim.outside[BEYOND].value if claim.outside and BEYOND in claim.outside else None for _, claim in claims]
+    places = range(len(claims))
+    names = " and ".join(f"{tested.name} ({tested.grade})" for tested in winners)
+    verb = "explains" if len(winners) == 1 else "explain"
+    sentence = f"{names} {verb} the counter" if winners else "none of them explains the counter"
+    return share_bars(
+        [_claim_label(tested, claim) for tested, claim in claims],
+        [claim.accuracy for _, claim in claims],
+        [BLUE if tested in winners else GREY for tested, _ in claims],
+        "comes out as predicted",
+        f"Share of interventions that come out as predicted, for {len(result.hypotheses)} algorithms: {sentence}.",
+        [Marks("best null", nulls, places), Marks("beyond training", beyond, places, "circle-open")],
+    )
 
 
 def _claims_of(result: Mechanisms, name: str) -> tuple[Claim, ...]:
@@ -78,47 +74,3 @@ def _claim_label(tested: Tested, claim: Claim) -> str:
     if tested.swaps_of:
         return f"<b>{tested.name}</b> ({tested.grade}): {claim.place}, {claim.variable}"
     return f"{claim.variable}{' ignored' if claim.ignored else ''} at {claim.place}"
-
-
-def _shares(
-    bars: Sequence[tuple[str, Interval, str]],
-    marks: Mapping[str, Sequence[float | None]],
-    alt: str,
-    line: float | None = None,
-) -> go.Figure:
-    """Bars of shares with intervals, the first on top."""
-    places = list(range(len(bars)))
-    values = [interval.value for _, interval, _ in bars]
-    figure = go.Figure(
-        go.Bar(
-            x=values,
-            y=places,
-            orientation="h",
-            marker_color=[colour for _, _, colour in bars],
-            error_x=error_bars([interval for _, interval, _ in bars], color=INK),
-            customdata=[label for label, _, _ in bars],
-            hovertemplate="%{customdata}<br>%{x:.0%}<extra></extra>",
-            showlegend=False,
-        )
-    )
-    for title, shares in marks.items():
-        marker = {
-            "symbol": MARKS[title],
-            "size": 9,
-            "color": SPLIT_COLOURS["ood"],
-            "line": {"width": 2, "color": SPLIT_COLOURS["ood"]},
-        }
-        figure.add_scatter(x=list(shares), y=places, mode="markers", name=title, marker=marker)
-    if line is not None:
-        figure.add_vline(x=line, line_dash="dot", line_color=FAILED)
-    figure.update_yaxes(
-        tickmode="array",
-        tickvals=places,
-        ticktext=[label for label, _, _ in bars],
-        autorange="reversed",
-        automargin=True,
-    )
-    figure.update_xaxes(range=[0, 1.04], tickformat=".0%", title="comes out as predicted")
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-    height = 26 * len(bars) + 130
-    return dress(figure, alt, height=height, legend=legend, margin={"l": 10, "r": 10})

@@ -13,7 +13,7 @@ from probes.reading.site_periods import SitePeriods
 from probes.sites import Site
 from probes.stats import ALPHA, say_p
 
-PANELS_A_ROW = 4
+PANELS_PER_ROW = 4
 PATH = "rgba(90, 90, 90, 0.25)"
 
 
@@ -32,16 +32,15 @@ def pca_figure(result: ModPca, site: Site, modulus: int | None = None, dimension
             figure.add_trace(trace)
         figure.update_xaxes(title=_axis(found, 0), zeroline=False)
         figure.update_yaxes(title=_axis(found, 1), zeroline=False)
-    title = f"{site.label}: {sentence(found)}"
     alt = f"Principal components of {len(result.pids)} equal tokens at {site.label}, coloured by PID mod {base}: "
-    return dress(figure, alt + sentence(found) + ".", title, showlegend=False)
+    return dress(figure, alt + sentence(found) + ".", showlegend=False)
 
 
 def pca_grid_figure(result: ModPca) -> go.Figure:
     """Small multiples: of each kind of site and layer the head that clusters best."""
     chosen = clearest_heads(result)
     base = result.expected or USUAL_MODULUS
-    columns = min(PANELS_A_ROW, len(chosen))
+    columns = min(PANELS_PER_ROW, len(chosen))
     rows = ceil(len(chosen) / columns)
     titles = [f"{found.site.label}<br><sup>{sentence(found)}</sup>" for found in chosen]
     figure = make_subplots(rows, columns, subplot_titles=titles, horizontal_spacing=0.03, vertical_spacing=0.26 / rows)
@@ -91,7 +90,7 @@ def score_figure(result: ModPca, site: Site) -> go.Figure:
     figure.update_xaxes(title="modulus", dtick=1, range=[periods.moduli[0] - 0.7, periods.moduli[-1] + 0.7])
     figure.update_yaxes(title="cluster score", range=[min(-0.1, float(periods.scores.min()) - 0.03), 1.12])
     alt = f"Cluster score of moduli {periods.moduli[0]} to {periods.moduli[-1]} at {site.label}: {sentence(found)}."
-    return dress(figure, alt, f"{site.label}: {sentence(found)}", legend={"orientation": "h", "y": -0.25})
+    return dress(figure, alt, legend={"orientation": "h", "y": -0.25})
 
 
 def score_map_figure(result: ModPca) -> go.Figure:
@@ -192,7 +191,7 @@ def _marker(residues: np.ndarray, base: int, size: int) -> dict[str, object]:
 
 
 def _hover(result: ModPca, base: int) -> dict[str, object]:
-    texts = [f"PID {pid} (mod {base}: {pid % base})" for pid in result.pids]
+    texts = [f"position id {pid} (mod {base}: {pid % base})" for pid in result.pids]
     return {"text": texts, "hovertemplate": "%{text}<extra></extra>"}
 
 

@@ -21,7 +21,7 @@ def over_seeds_figure(result: OverSeeds) -> go.Figure:
     figure = go.Figure()
     for number, label in enumerate(result.labels):
         mine = {seed: headline for seed, headline in result.headlines.items() if headline.label == label}
-        bounds = [Interval(one.value, _or(one.low, one.value), _or(one.high, one.value)) for one in mine.values()]
+        bounds = [Interval(each.value, _or(each.low, each.value), _or(each.high, each.value)) for each in mine.values()]
         figure.add_scatter(
             x=[f"seed {seed}" for seed in mine],
             y=[bound.value for bound in bounds],
@@ -36,7 +36,7 @@ def over_seeds_figure(result: OverSeeds) -> go.Figure:
         figure.add_hrect(y0=mean.low, y1=mean.high, fillcolor=BAND, line_width=0, layer="below")
     if math.isfinite(mean.value):
         figure.add_hline(mean.value, line_color=INK, line_dash="dash")
-    seeds = sorted([*(one.seed for one in result.seeds), *result.missing])
+    seeds = sorted([*(verdict.seed for verdict in result.seeds), *result.missing])
     figure.update_xaxes(categoryorder="array", categoryarray=[f"seed {seed}" for seed in seeds], title=None)
     figure.update_yaxes(title="<br>".join(map(for_plotly, textwrap.wrap(result.measure, WIDTH))))
     return dress(figure, result.verdict.sentence, showlegend=True, legend={"orientation": "h", "y": 1.15}, height=320)

@@ -1,4 +1,4 @@
-"""What patches between the rows of a pair do: a heat map a site, around 0."""
+"""Heat maps of what patches between the rows of a pair do: one per site, with colours around 0."""
 
 from itertools import product
 

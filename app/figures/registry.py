@@ -51,7 +51,7 @@ def _behaviour(result: Behaviour) -> Figures:
 def _mod_pca(result: ModPca) -> Figures:
     return {
         "First two components at the clearest sites, coloured by position modulo m": pca_grid_figure(result),
-        "Cluster score of each modulus": score_figure(result, result.clearest.site),
+        f"Cluster score of each modulus at {result.clearest.site.label}": score_figure(result, result.clearest.site),
         "Cluster score by site and modulus": score_map_figure(result),
     }
 

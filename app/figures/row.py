@@ -7,7 +7,7 @@ from app.figures.strip import judged_cells
 from app.figures.style import dress
 from probes.reading.answers import Answers
 
-ACROSS = 10  # tokens a line: those of a column are equal modulo 10
+ACROSS = 10  # tokens per line: those of a column are equal modulo 10
 LINE_HEIGHT = 50  # pixels
 
 

@@ -17,7 +17,7 @@ STYLE = """<style>
 .seeds td.number { text-align: right; font-variant-numeric: tabular-nums }
 .seeds a { color: inherit }
 </style>"""
-HEAD = ("seed", "best IND / OOD", "last step IND / OOD", "weights")
+HEAD = ("seed", "best: trained lengths / longer rows", "last step", "weights")
 
 
 def seeds_table(seeds: Sequence[SeedScores], paper: Sequence[tuple[str, Accuracy]] = ()) -> str:

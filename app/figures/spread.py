@@ -1,7 +1,7 @@
 """The seeds of one kind of counter in one picture: a thin line for each, and their median."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,16 +10,18 @@ from jaxtyping import Float
 from app.figures.behaviour import curve_of
 from app.figures.positions import accuracy_figure
 from app.figures.style import INK, dress
-from probes.reading.behaviour import Behaviour
-from probes.reading.mod_pca import ModPca
-from probes.sites import Site
+
+if TYPE_CHECKING:  # slow to import, and each page needs one of them
+    from probes.reading.behaviour import Behaviour
+    from probes.reading.mod_pca import ModPca
+    from probes.sites import Site
 
 THIN, THICK = 1, 3
 
 
-def accuracy_spread(*results: Behaviour) -> go.Figure:
-    """Percent right at each position, of every seed."""
-    curves = [curve_of(result, f"seed {number}", "") for number, result in enumerate(results, 1)]
+def accuracy_spread(*results: "Behaviour", names: Sequence[str]) -> go.Figure:
+    """Percent right at each position, of every seed by its name."""
+    curves = [curve_of(result, name, "") for result, name in zip(results, names, strict=True)]
     figure = accuracy_figure(curves, results[0].trained_up_to)
     ood = [result.total["ood"].value for result in results]
     alt = (
@@ -29,12 +31,12 @@ def accuracy_spread(*results: Behaviour) -> go.Figure:
     return _with_median(figure, alt)
 
 
-def score_spread(*results: ModPca, site: Site) -> go.Figure:
-    """The cluster score of every modulus at one site, of every seed."""
+def score_spread(*results: "ModPca", names: Sequence[str], site: "Site") -> go.Figure:
+    """The cluster score of every modulus at one site, of every seed by its name."""
     figure = go.Figure()
-    for number, result in enumerate(results, 1):
+    for result, name in zip(results, names, strict=True):
         periods = result.at(site).periods
-        figure.add_scatter(x=list(periods.moduli), y=[float(score) for score in periods.scores], name=f"seed {number}")
+        figure.add_scatter(x=list(periods.moduli), y=[float(score) for score in periods.scores], name=name)
     figure.update_xaxes(title="modulus")
     figure.update_yaxes(title="cluster score")
     found = [result.at(site).period for result in results]

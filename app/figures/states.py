@@ -80,7 +80,7 @@ def circle_figure(result: StateTrajectory) -> go.Figure:
 def turning_figure(result: StateTrajectory) -> go.Figure:
     """By how much each token turns the state, and its radius; pale is the half on which the plane was found."""
     circle = _circle(result)
-    titles = ["degrees that a token turns it by", "radius, of the first half's"]
+    titles = ["turn per token, in degrees", "radius, relative to the first half of the row"]
     figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.2, subplot_titles=titles)
     opacity = np.where(circle.fitted, GHOST, 1.0)
     series = ((circle.positions[1:], circle.steps, opacity[1:]), (circle.positions, np.hypot(*circle.xy.T), opacity))

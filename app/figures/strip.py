@@ -10,7 +10,7 @@ from app.escape import for_plotly
 from app.figures.cells import ON_CELL, RIGHT_COLOUR, UNSCORED_COLOUR, WRONG_COLOUR
 from app.figures.style import dress
 
-ACROSS = 20  # tokens a line
+ACROSS = 20  # tokens per line
 LANE_HEIGHT = 26  # pixels
 FRAME_COLOUR = "#0072B2"  # seen beside light cells and on a dark page
 BLANK = None  # a lane between two lines
@@ -18,7 +18,7 @@ BLANK = None  # a lane between two lines
 
 @dataclass(frozen=True)
 class Lane:
-    """One word a token. Words are judged where it says what they should be."""
+    """One word per token. A word is coloured as right or wrong where `should_be` has one for it."""
 
     name: str
     words: tuple[str | None, ...]  # None: there is none

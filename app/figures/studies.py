@@ -2,6 +2,7 @@
 
 import plotly.graph_objects as go
 
+from app.figures.share_bars import LEGEND
 from app.figures.style import INK, SPLIT_COLOURS, dress, error_bars
 from models.architectures import architectures
 from models.families import OTHER_COLOUR
@@ -9,7 +10,6 @@ from probes.studies.study import Panel, Series
 
 # Okabe and Ito's, in the order in which series come; a dashed series has the colour of the one before it.
 COLOURS = (SPLIT_COLOURS["ind"], SPLIT_COLOURS["ood"], "#009E73", "#CC79A7", "#E69F00", OTHER_COLOUR)
-LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 
 
 def panel_figure(panel: Panel) -> go.Figure:

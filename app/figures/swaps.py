@@ -1,12 +1,15 @@
-"""Pictures of the mechanism page: claims by implied distance, hypotheses by seed, and single swaps."""
+"""Pictures of the mechanism page: claims by implied distance, hypotheses by seed or step, and single swaps."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
 from app.figures.strip import Lane, strip_figure
 from app.figures.style import SHARES_SCALE, dress
+from probes.mechanism.grades import GRADES
 from probes.mechanism.swapped_tokens import SwappedTokens
-from probes.mechanism.verdict import Mechanisms
+from probes.mechanism.verdict import Mechanisms, Tested
 
 DISTANCES = ("trained", "below 1", "beyond", "longer rows")
 ROW_HEIGHT = 26
@@ -44,37 +47,57 @@ def distances_figure(result: Mechanisms) -> go.Figure:
     return dress(figure, alt, height=ROW_HEIGHT * len(labels) + 90, margin={"l": 10, "r": 10, "t": 40, "b": 10})
 
 
-def hypotheses_by_seed(*results: Mechanisms) -> go.Figure:
-    """How often the worst claim of each hypothesis comes out, seed by seed."""
-    names = list(dict.fromkeys(tested.name for result in results for tested in result.hypotheses))
-    scores = [{tested.name: (tested.score.value, tested.grade) for tested in result.hypotheses} for result in results]
-    seeds = [f"seed {number}" for number in range(1, len(results) + 1)]
+def hypotheses_figure(*results: Mechanisms, names: Sequence[str]) -> go.Figure:
+    """What each hypothesis surely explains of several counters, such as seeds or steps of a training, by their names.
+
+    A cell says how often the worst claim comes out and its grade; one of grade none is empty.
+    """
+    hypotheses = list(dict.fromkeys(tested.name for result in results for tested in result.hypotheses))
+    by_counter = [{tested.name: tested for tested in result.hypotheses} for result in results]
+    rows = [[tested.get(name) for tested in by_counter] for name in hypotheses]
     figure = go.Figure(
         go.Heatmap(
-            z=[[score[name][0] if name in score else None for score in scores] for name in names],
-            text=[[score[name][1] if name in score else "" for score in scores] for name in names],
-            x=seeds,
-            y=names,
+            z=[[_explained(tested) for tested in row] for row in rows],
+            text=[[_share_and_grade(tested) for tested in row] for row in rows],
+            x=list(names),
+            y=hypotheses,
             zmin=0,
             zmax=1,
             colorscale=SHARES_SCALE,
-            texttemplate="%{z:.0%} %{text}",
-            hovertemplate="%{y}, %{x}: %{z:.0%}, %{text}<extra></extra>",
+            texttemplate="%{text}",
+            customdata=[[[name] for name in names]] * len(hypotheses),
+            hovertemplate="%{y}, %{x}: surely explains %{z:.0%}<extra></extra>",
             showscale=False,
             xgap=2,
             ygap=2,
         )
     )
+    figure.update_xaxes(type="category", showgrid=False)
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
-    winners = ", ".join(result.winner.name if result.winner else "none" for result in results)
-    alt = f"Score and grade of {len(names)} hypotheses in {len(results)} seeds; what explains them: {winners}."
-    return dress(figure, alt, height=ROW_HEIGHT * len(names) + 90, margin={"l": 10, "r": 10, "t": 30, "b": 30})
+    winners = "; ".join(
+        f"{name} {result.winner.name if result.winner else 'none'}" for name, result in zip(names, results, strict=True)
+    )
+    alt = f"What each of {len(hypotheses)} hypotheses surely explains of {len(names)} counters. The best: {winners}."
+    return dress(figure, alt, height=38 * len(hypotheses) + 90, margin={"l": 10, "r": 10, "t": 30, "b": 30})
+
+
+def _explained(tested: Tested | None) -> float | None:
+    """The surplus of the worst claim; 0 for grade none, None where the hypothesis was not tested."""
+    if tested is None:
+        return None
+    return 0.0 if tested.grade == GRADES[0] else tested.worst.surplus
+
+
+def _share_and_grade(tested: Tested | None) -> str:
+    if tested is None or tested.grade == GRADES[0]:
+        return ""
+    return f"{tested.score.value:.0%}<br>{tested.grade}"
 
 
 def swaps_figure(result: SwappedTokens) -> go.Figure:
     """Swaps side by side: the variable before and after, what is right, predicted and answered.
 
-    Blue is as predicted; a swap whose prediction tells nothing is grey.
+    Blue is as predicted. Grey is a swap whose prediction is one of the two rows' own answers, so that it tells nothing.
     """
     tokens = result.tokens
     lanes = [
@@ -90,5 +113,5 @@ def swaps_figure(result: SwappedTokens) -> go.Figure:
             tuple(token.predicted if token.tells else None for token in tokens),
         ),
     ]
-    alt = f"{len(tokens)} swaps, one a column. {result.verdict.sentence}"
+    alt = f"{len(tokens)} swaps, one per column. {result.verdict.sentence}"
     return strip_figure(lanes, alt, range(len(tokens)))

@@ -15,7 +15,7 @@ ROW_HEIGHT = 46  # pixels
 
 
 def zoo_figure(grid: Grid) -> go.Figure:
-    """A rectangle a cell, with IND and OOD on it."""
+    """One rectangle per cell, with the accuracy at trained lengths and in longer rows on it."""
     figure = go.Figure()
     rows, columns = grid.experiments, grid.architectures
     labels = [for_plotly(row.label).replace(", ", "<br>", 1) for row in rows]

@@ -163,10 +163,15 @@ class Tokens:
         return ~self.fitted & ~self.choosing
 
 
-def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | None = None) -> FirstToken:
-    """How well linear probes read the first token and the shift, at the given sites or at all."""
+def first_token_probe(
+    counter: Counter, seed: int = 0, sites: Sequence[Site] | None = None, equal_tokens: bool = False
+) -> FirstToken:
+    """How well linear probes read the first token and the shift, at the given sites or at all.
+
+    Rows are the task's own or, with `equal_tokens`, of one kind of token; the paper claims nothing of the latter.
+    """
     task, _ = task_of_counter(counter)
-    tokens = shifted_tokens(counter, task, seed)
+    tokens = shifted_tokens(counter, task, seed, equal_tokens)
     chosen = list(all_heads(sites_of(counter)) if sites is None else sites)
     if not chosen:
         raise CountLensError("no sites to look at: leave `sites` out for all of them")
@@ -187,7 +192,8 @@ def first_token_probe(counter: Counter, seed: int = 0, sites: Sequence[Site] | N
     own_pid = explained_variance(
         own_pid_guess(tokens)[tokens.reported], *_reported_shifts(tokens), tokens.rows[tokens.reported]
     )
-    return FirstToken(own_pid.value, readings, counter.ignores_positions, paper_claims_recognition(counter, task))
+    claim = None if equal_tokens else paper_claims_recognition(counter, task)
+    return FirstToken(own_pid.value, readings, counter.ignores_positions, claim)
 
 
 def first_token_score(counter: Counter, seed: int = 0) -> float:
@@ -202,7 +208,7 @@ def first_token_score(counter: Counter, seed: int = 0) -> float:
     return max(accuracies)[1]
 
 
-def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
+def shifted_tokens(counter: Counter, task: Task, seed: int, equal_tokens: bool = False) -> Tokens:
     """Tokens of rows at many shifts: the first counted one and some others of each row.
 
     The rows have contiguous PIDs whatever the policy of training was, so that each has a shift. Half of the rows are
@@ -221,6 +227,9 @@ def shifted_tokens(counter: Counter, task: Task, seed: int) -> Tokens:
     shifts = chooser.permutation(n_shifts)[:n_rows]
     columns = np.arange(width)
     inside = columns < lengths.cpu().numpy()[:, None]
+    if equal_tokens:
+        counted = torch.tensor(inside & (columns >= task.prefix), device=counter.device)
+        token_ids = token_ids.where(~counted, task.vocab.encode([task.kinds[0]])[0])
     batch = Batch(
         token_ids,
         torch.tensor(shifts[:, None] + columns, device=counter.device),

@@ -233,7 +233,7 @@ CLAIMS: dict[str, Claim] = {
         _far_extrapolation,
     ),
     "modular": Claim(
-        "Counting modulo 10",
+        "Modulo 10, ape and sine go on",
         "section 4",
         "ape and sine count modulo 10 beyond training lengths; spe breaks off there; nope and rope never learn it.",
         "Rows of equal tokens, up to 50 in training and 51 to 100 in the test, at every start position. Whoever always "

@@ -53,8 +53,8 @@ class Finding:
         missing = len(self.lines) - len(self.tested)
         if not self.tested:
             return f"none of its {missing} numbers is tested" if missing else "nothing is tested yet"
-        count = f"{sum(line.holds is True for line in self.tested)} of {len(self.tested)} numbers come out"
-        return f"{count}; {missing} more are not tested" if missing else count
+        count = f"{sum(line.holds is True for line in self.tested)} of {len(self.tested)} numbers are as the claim says"
+        return f"{count}; {missing} more {'is' if missing == 1 else 'are'} not tested" if missing else count
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per line."""

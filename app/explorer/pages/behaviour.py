@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.explorer import state
 from app.explorer.cache import SharedCounter, kept_panel
-from app.explorer.page import Note, Panel, Panels, panel_of, spread_panel
+from app.explorer.page import WIDE, Note, Panel, Panels, panel_of, spread_panel
 from app.figures.behaviour import position_figure
 from app.figures.edited_rows import moved_row_figure
 from app.figures.row import row_figure
@@ -103,13 +103,13 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         yield Note(str(error))
     accuracy = subject.call(behaviour, rows=ROWS)
     name = subject.name, subject.architecture
-    yield kept_panel(subject, "Accuracy at each position", position_figure, accuracy, *name)
+    yield kept_panel(subject, "Accuracy at each position, with its 95 % interval", position_figure, accuracy, *name)
 
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
     """Accuracy at each position, of every seed."""
-    results = [subject.call(behaviour, rows=ROWS) for subject in subjects]
-    yield spread_panel("Accuracy at each position, by seed", accuracy_spread, subjects, results)
+    results = {subject.run: subject.call(behaviour, rows=ROWS) for subject in subjects}
+    yield spread_panel("Accuracy at each position, by seed", accuracy_spread, results, "seed")
 
 
 def _row(subject: SharedCounter, settings: Settings) -> Panel:
@@ -120,7 +120,7 @@ def _row(subject: SharedCounter, settings: Settings) -> Panel:
         return panel_of("Token by token", row_figure, subject.call(predict_tokens, tokens, shift=shift))
     moves = (_move(settings.move, len(tokens.split())),)
     moved = subject.call(moved_row, tokens, moves, shift=shift)
-    return panel_of("Position ids moved, token by token", moved_row_figure, moved)
+    return panel_of("Position ids moved, token by token", moved_row_figure, moved, least_width=WIDE)
 
 
 def _move(move: Move | str, n_tokens: int) -> Move:

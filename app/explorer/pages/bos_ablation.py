@@ -7,7 +7,7 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCounter
 from app.explorer.call import Call
-from app.explorer.page import Panel, Panels, panel_of
+from app.explorer.page import WIDE, Panel, Panels, panel_of
 from app.figures.bos import ablation_bars, head_maps
 from app.figures.chosen_edits import edited_figure
 from models.transformer import Transformer
@@ -62,6 +62,7 @@ def _choose_places(subject: SharedCounter) -> tuple[LayerHead, ...] | None:
 
 def _every_edit(subject: SharedCounter) -> Panels:
     every = subject.call(bos_ablation)
-    yield panel_of("Change in accuracy by edit", ablation_bars, every)
+    yield panel_of("Change in accuracy by edit", ablation_bars, every, least_width=WIDE)
     if any(effect.head is not None for effect in every.value.effects):
-        yield Panel("Change by head that is cut off", Call(head_maps, every), every.value.to_frame)
+        maps = Call(head_maps, every)
+        yield Panel("Change by head that is cut off", maps, every.value.to_frame, least_width=WIDE)

@@ -8,9 +8,10 @@ from streamlit.delta_generator import DeltaGenerator
 from app.escape import for_markdown
 from app.explorer.cache import open_counter
 from app.explorer.catalogue import Catalogue
-from app.explorer.page import Drawn
+from app.explorer.page import DrawnPanel
+from app.explorer.progress import with_progress
 from app.explorer.seeds import read_all_scores
-from app.explorer.walk import STOPS, Examination, Stop, find_entry
+from app.explorer.walk import STOPS, ClaimProbe, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
 from models.errors import CountLensError
 from training.paper.claims import CLAIMS, Claim, judge
@@ -24,8 +25,9 @@ than any they were trained on. A *counter* reads a row of tokens, such as `a a a
 there were so far. Transformers differ in how they are told positions: **nope** not at all, **sine** by fixed waves,
 **ape** by a learned vector per position, **rope** by turning queries and keys, **spe** by a single number.
 
-Below is each claim of the paper, in its order. The verdict is computed from the scores of all counters here and from
-probes that look inside them; nobody has written it down. Names of counters that are here are links."""
+Below is each claim of the paper, in its order, with our numbers beside the paper's: the best seed of each, unless it
+says otherwise. Every verdict is computed from the scores of all counters here and from probes that look inside them.
+Names of counters that are here are links."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class _Places:
     numbers: DeltaGenerator
 
 
-def show(catalogue: Catalogue) -> dict[str, Drawn]:
+def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
     """The walk; nothing to attend to, for its pictures are text."""
     comparison = _comparison(catalogue)
     if comparison is None:
@@ -120,15 +122,13 @@ def _anchor(claim: Claim) -> str:
     return "".join(char if char.isalnum() else "-" for char in claim.title.lower())
 
 
-def _examine(inside: Examination, catalogue: Catalogue, place: DeltaGenerator, step: str) -> list[Line]:
+def _examine(inside: ClaimProbe, catalogue: Catalogue, place: DeltaGenerator, step: str) -> list[Line]:
     """What a probe says of the counters that are there."""
     found = {name: find_entry(catalogue, cell) for name, cell in inside.cells.items()}
     entries = {name: entry for name, entry in found.items() if entry is not None}
     results = {}
     with place.container():
-        progress = st.progress(0.0)
-        for number, (architecture, entry) in enumerate(entries.items()):
-            progress.progress(number / len(entries), f"{step}: looking inside {for_markdown(entry.name)}")
+        for architecture, entry in with_progress(entries, f"{step}: looking inside the counter with"):
             try:
                 results[architecture] = open_counter(entry).call(inside.function).value
             except CountLensError as error:

@@ -9,7 +9,7 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCounter, open_copy
 from app.explorer.call import Call
-from app.explorer.page import Note, Panel, Panels, panel_of
+from app.explorer.page import WIDE, Note, Panel, Panels, panel_of
 from app.figures.edited_rows import patched_row_figure
 from app.figures.mechanisms import claims_figure
 from app.figures.memory import memory_claims_figure
@@ -28,12 +28,15 @@ from probes.result import NotApplicable, task_of_counter
 
 ROWS = 8  # pairs of them
 SHORTEST, USUAL_LENGTH = 6, 20
+PAIR = "Two rows, clean and corrupted, that differ in what is named here: an activation of one goes to the other."
+METRIC = "What is compared with and without the patch."
+DIRECTION = "denoise puts activations of the clean row into the corrupted one, noise the other way round."
 WIDGETS = {"pos": "position"}  # what an axis is called in the URL, where that is another name
 MECHANISM = "Which stated algorithm it follows"
 
 
 @dataclass(frozen=True)
-class View:
+class ChosenPatch:
     """A sweep over one site, and the cell of it that is looked at."""
 
     pair: str
@@ -47,13 +50,13 @@ class View:
 
 @dataclass(frozen=True)
 class Settings:
-    view: View | str  # or why nothing can be patched
+    view: ChosenPatch | str  # or why nothing can be patched
     mechanism: bool
 
 
 def controls(subject: SharedCounter) -> Settings:
     """Widgets for the pair, the site and one cell."""
-    view: View | str
+    view: ChosenPatch | str
     try:
         view = _choose_view(subject.counter)
     except NotApplicable as reason:
@@ -64,7 +67,7 @@ def controls(subject: SharedCounter) -> Settings:
     return Settings(view, mechanism)
 
 
-def _choose_view(counter: Counter) -> View:
+def _choose_view(counter: Counter) -> ChosenPatch:
     task, _ = task_of_counter(counter)
     columns = st.columns(5)
     with columns[4]:
@@ -73,15 +76,15 @@ def _choose_view(counter: Counter) -> View:
     pairs = dict(_pairs(counter, length))
     usual = usual_pair(counter, 1, length=length).name
     with columns[0]:
-        pair = pairs[state.select("pair", "Pair", list(pairs), usual)]
+        pair = pairs[state.select("pair", "Pair of rows", list(pairs), usual, help=PAIR)]
     differ = "labels" in pair.changes
     with columns[1]:
-        site = state.select("site", "Site", known_sites(counter), usual_sites(counter)[0])
+        site = state.select("site", "Place in the model", known_sites(counter), usual_sites(counter)[0])
     with columns[2]:
         metrics = [name for name in METRICS if differ or name != "logit_diff"]
-        metric = state.select("metric", "Metric", metrics, "logit_diff" if differ else "accuracy")
+        metric = state.select("metric", "Metric", metrics, "logit_diff" if differ else "accuracy", help=METRIC)
     with columns[3]:
-        direction = state.select("direction", "Direction", DIRECTIONS, "denoise" if differ else "noise")
+        direction = state.select("direction", "Direction", DIRECTIONS, "denoise" if differ else "noise", help=DIRECTION)
     n_pos = pair.clean.token_ids.shape[1]
     sizes = {"layer": counter.cfg.n_layers, "pos": n_pos, "head": getattr(counter.cfg, "n_heads", 1)}
     cell, places = {}, st.columns(5)
@@ -90,8 +93,8 @@ def _choose_view(counter: Counter) -> View:
             name = WIDGETS.get(axis, axis)
             cell[axis] = state.slider(name, f"Patched {name}", 0, sizes[axis] - 1, 0)
     with places[-1]:
-        row = state.slider("row", "Row", 0, ROWS - 1, 0)
-    return View(pair.name, site, metric, direction, length, tuple(cell.items()), row)
+        row = state.slider("row", "Row below", 0, ROWS - 1, 0)
+    return ChosenPatch(pair.name, site, metric, direction, length, tuple(cell.items()), row)
 
 
 def _pairs(counter: Counter, length: int) -> Iterator[tuple[str, Pair]]:
@@ -118,7 +121,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         yield mechanism_panel(subject)
 
 
-def _patches(subject: SharedCounter, view: View) -> Panels:
+def _patches(subject: SharedCounter, view: ChosenPatch) -> Panels:
     shared: dict[str, Any] = {"pair": view.pair, "direction": view.direction, "batch": ROWS, "length": view.length}
     sweep = shared | {"sites": (view.site,), "metric": view.metric}
     patches = subject.call(pair_patch, **sweep)
@@ -131,12 +134,12 @@ def _patches(subject: SharedCounter, view: View) -> Panels:
         chooses={WIDGETS.get(axis, axis): found.grids[view.site].axes[axis] for axis, _ in view.cell},
     )
     one = subject.call(patched_row, **shared, site=view.site, row=view.row, **dict(view.cell))
-    yield panel_of("One patch, token by token", patched_row_figure, one)
+    yield panel_of("One patch, token by token", patched_row_figure, one, least_width=WIDE)
 
 
 def mechanism_panel(subject: SharedCounter) -> Panel:
     """The verdict on its mechanism, with the claims that it rests on."""
     alone = open_copy(subject)
     if isinstance(subject.counter, Recurrent):
-        return panel_of(MECHANISM, memory_claims_figure, alone.call(memory_mechanisms))
-    return panel_of(MECHANISM, claims_figure, alone.call(mechanisms))
+        return panel_of(MECHANISM, memory_claims_figure, alone.call(memory_mechanisms), least_width=WIDE)
+    return panel_of(MECHANISM, claims_figure, alone.call(mechanisms), least_width=WIDE)

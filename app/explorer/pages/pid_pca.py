@@ -9,7 +9,7 @@ from app.explorer.cache import SharedCounter
 from app.explorer.call import Call
 from app.explorer.page import Panel, Panels, spread_panel
 from app.figures.marked_token import marked_pca_figure
-from app.figures.mod_pca import score_figure
+from app.figures.mod_pca import score_figure, sentence
 from app.figures.spread import score_spread
 from probes.inputs.equal_tokens import contiguous_pids
 from probes.reading.mod_pca import mod_pca
@@ -57,6 +57,7 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
     site, pids = settings.site, _chosen_pids(subject, settings)
     periods = subject.call(mod_pca, pids=pids, sites=(site,))
     found = periods.value
+    here = found.at(site)
     yield Panel(
         "Principal components of equal tokens",
         Call(
@@ -68,8 +69,8 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
             pid=settings.marked,
         ),
         found.coordinates_frame,
-        f"Between positions that differ modulo {found.at(site).modulus} lies {found.at(site).visible:.0%} of all "
-        "variance, drift included. A click on a token marks it.",
+        f"{site.label}: {sentence(here)}. Between positions that differ modulo {here.modulus} lies {here.visible:.0%} "
+        "of all variance, drift included. A click on a token marks it.",
         half=True,
         chooses={"mark": [str(pid) for pid in pids]},
     )
@@ -84,15 +85,16 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
 
 def spread(subjects: list[SharedCounter], settings: Settings) -> Panels:
     """The score of every modulus, of every seed."""
-    results = [
-        subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,)) for subject in subjects
-    ]
-    yield spread_panel("Score of every modulus, by seed", score_spread, subjects, results, site=settings.site)
+    results = {
+        subject.run: subject.call(mod_pca, pids=_chosen_pids(subject, settings), sites=(settings.site,))
+        for subject in subjects
+    }
+    yield spread_panel("Score of every modulus, by seed", score_spread, results, "seed", site=settings.site)
 
 
 def _choose_site(subject: SharedCounter) -> Site:
     cfg = subject.counter.cfg
-    kind = state.select("site", "Site", kinds_of(subject.counter), "resid_post")
+    kind = state.select("site", "Place in the model", kinds_of(subject.counter), "resid_post")
     if kind in GLOBAL_KINDS:
         return Site(kind)
     layer = state.slider("layer", "Layer", 0, cfg.n_layers - 1, 0)

@@ -7,7 +7,7 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCounter
 from app.explorer.call import Call
-from app.explorer.page import Panel, Panels, panel_of
+from app.explorer.page import WIDE, Panel, Panels, panel_of
 from app.figures.edited_rows import transplanted_row_figure
 from app.figures.states import COLOURS, circle_figure, trajectory_figure, turning_figure
 from probes.mechanism.transplants import transplant
@@ -76,4 +76,4 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         column=task.prefix + settings.position - 1,
         length=min(settings.length, task.ood_lengths[1]),
     )
-    yield panel_of("The memory of another place", transplanted_row_figure, moved)
+    yield panel_of("The memory of another place", transplanted_row_figure, moved, least_width=WIDE)

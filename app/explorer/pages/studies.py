@@ -9,19 +9,19 @@ from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
 from app.explorer.draw import draw_panel
-from app.explorer.page import Drawn, Panel
+from app.explorer.page import DrawnPanel, Panel
 from app.figures.studies import panel_figure
+from probes.studies.registry import STUDIES
 from probes.studies.result import ResultFile, StudyResult, describe, list_results
 
 
-def show(catalogue: Catalogue) -> dict[str, Drawn]:
+def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
     """One of the results that are there; returns what is drawn by key."""
     found = {_name(one, folder): one for folder in catalogue.folders for one in list_results(folder)}
     if not found:
-        st.info(
-            "There is no result of a study in the explorer's folders: `countlens study` lists the studies, and "
-            "`countlens study NAME` carries one out, below `runs/studies`."
-        )
+        st.info("There is no result here yet: `countlens study NAME` carries a study out, below `runs/studies`.")
+        lines = [f"| `countlens study {name}` | {study.protocol.question} |" for name, study in STUDIES.items()]
+        st.markdown("\n".join(["| command | question |", "|---|---|", *lines]))
         return {}
     chosen = found[state.select("study", "Study", list(found))]
     if chosen.result is None:
@@ -34,7 +34,7 @@ def _name(found: ResultFile, folder: Path) -> str:
     return printable(found.path.parent.relative_to(folder.parent).as_posix())
 
 
-def _show_result(result: StudyResult, path: Path) -> dict[str, Drawn]:
+def _show_result(result: StudyResult, path: Path) -> dict[str, DrawnPanel]:
     protocol = result.protocol
     st.subheader(f"{result.number}. {for_markdown(result.title)}", anchor=False)
     st.markdown(
@@ -45,14 +45,14 @@ def _show_result(result: StudyResult, path: Path) -> dict[str, Drawn]:
     st.dataframe(result.claims_frame(), hide_index=True)
     for judged in result.claims:
         st.caption(f"{for_markdown(judged.claim.statement)} {for_markdown(describe(judged))}.")
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, DrawnPanel] = {}
     for number, panel in enumerate(result.panels):
         key = f"study-{number}"
         read = f"read_result(Path({path.name!r})).panels[{number}]"
         imports = ("from pathlib import Path", "from probes.studies.result import read_result")
         picture = Panel(panel.caption, Call(panel_figure, Given("panel", panel, read, imports)), result.to_frame)
         draw_panel(picture, key, f"{result.study}-{number}")
-        drawn[key] = Drawn(picture.alt)
+        drawn[key] = DrawnPanel(picture.alt)
     if result.missing:
         st.caption(f"Not in the table: {for_markdown(', '.join(result.missing))}.")
     return drawn

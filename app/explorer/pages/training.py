@@ -1,4 +1,4 @@
-"""How a counter came about: scores and pictures over the snapshots that its training kept."""
+"""How a counter learned: scores and pictures over the snapshots that its training kept."""
 
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -8,15 +8,14 @@ import streamlit as st
 from app.explorer import state
 from app.explorer.cache import SharedCall, SharedCounter, kept_panel
 from app.explorer.call import Given
-from app.explorer.catalogue import FileKey, read_snapshots
+from app.explorer.catalogue import FileKey
 from app.explorer.page import Panels
 from app.explorer.registry import PAGES
+from app.explorer.snapshots import snapshot_files
 from app.figures.dynamics import dynamics_figure
 from app.figures.growth import accuracy_growth_figure, pca_growth_figure
-from models.find import CHECKPOINT
-from probes.over_training.dynamics import CURVES, LEAST_SNAPSHOTS, dynamics
+from probes.over_training.dynamics import CURVES, dynamics
 from probes.over_training.growth import accuracy_growth, pca_growth
-from probes.result import NotApplicable
 from probes.sites import GLOBAL_KINDS, Site, kinds_of
 
 SLOW = ("first-token effect",)  # takes a second run of every row
@@ -40,7 +39,7 @@ def controls(subject: SharedCounter) -> Settings:
     kind, layer = USUAL_SITE, 0
     if picture == "components":
         with middle:
-            kind = state.select("site", "Site", kinds_of(subject.counter), USUAL_SITE)
+            kind = state.select("site", "Place in the model", kinds_of(subject.counter), USUAL_SITE)
         with right:
             if kind not in GLOBAL_KINDS:
                 layer = state.slider("layer", "Layer", 0, subject.counter.cfg.n_layers - 1, 0)
@@ -55,9 +54,9 @@ def controls(subject: SharedCounter) -> Settings:
 
 def panels(subject: SharedCounter, settings: Settings) -> Panels:
     """A picture that moves, then curves with the chosen step marked."""
-    files = _files(subject)
+    files: Files = tuple((step, FileKey.of(path)) for step, path in snapshot_files(subject).items())
     run = Given("run", {step: key.path for step, key in files}, repr(subject.reference))
-    # The same whatever step is chosen; and it loads counters of its own, so nobody has to wait for this one.
+    # The same at every step; and it loads counters of its own, so that no page waits for this one's lock.
     alone = replace(subject, key=files, lock=Lock())
     step = subject.info.step
     if settings.picture == "accuracy":
@@ -68,17 +67,5 @@ def panels(subject: SharedCounter, settings: Settings) -> Panels:
         yield kept_panel(alone, "States of equal tokens, over training", pca_growth_figure, moved, step)
     curves = [name for name in CURVES if settings.all_curves or name not in SLOW]
     rises = kept_panel(alone, "What rises when", dynamics_figure, SharedCall(alone, dynamics, run, curves), step)
-    said = f"{rises.said} A click on a curve chooses the step."
-    yield replace(rises, said=said, chooses={"step": [str(kept) for kept, _ in files]})
-
-
-def _files(subject: SharedCounter) -> Files:
-    """The sound snapshots of the run, none of them outside of its folder."""
-    folder = subject.path.parent
-    by_step, _ = read_snapshots(folder if subject.path.name == CHECKPOINT else folder.parent)
-    if len(by_step) < LEAST_SNAPSHOTS:
-        raise NotApplicable(
-            f"{subject.name} kept fewer than {LEAST_SNAPSHOTS} snapshots, too few for curves over training: train one "
-            "with `--snapshots 12`, or look at mod10/ape-2L and mod10/spe-2L"
-        )
-    return tuple((step, FileKey.of(path)) for step, path in by_step.items())
+    sentence = f"{rises.sentence} A click on a curve chooses the step."
+    yield replace(rises, sentence=sentence, chooses={"step": [str(kept) for kept, _ in files]})

@@ -10,7 +10,7 @@ from app.explorer import state
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue
 from app.explorer.dropped import FOLDER, MAX_MB, forget, keep
-from app.explorer.page import Drawn, Panel
+from app.explorer.page import DrawnPanel, Panel
 from app.explorer.registry import PAGES
 from app.explorer.seeds import cells_of, read_all_scores, seeds_of
 from app.explorer.zoo import Grid, zoo_grid
@@ -22,14 +22,21 @@ from training.paper.score_table import ScoreRow, cell_of
 from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
 
 NO_CELL = "none"
-UPLOADER, TAKEN, NOT_TAKEN = "dropped", "dropped and taken", "dropped and not taken"  # keys of the session's state
+UPLOADER, KNOWN_FILES, ERRORS = "dropped", "dropped files", "errors of dropped files"  # keys of the session's state
+FOR_NEWCOMERS = "New here? Start with the page Paper"
+NEARNESS = (
+    "Points between our accuracy and the paper's, by its tables. `ind` are rows of trained lengths, `ood` longer ones; "
+    "`within_5` is the share of cells that lie at most 5 points apart."
+)
 WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
 IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
 
 
-def show(catalogue: Catalogue) -> dict[str, Drawn]:
+def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
     """The grid, and the files that are broken; returns what is drawn by key."""
+    paper = PAGES["paper"]
+    st.page_link(paper.script, label=FOR_NEWCOMERS, icon=f":material/{paper.icon}:")
     place = st.container()
     typed = state.text("folder", "Only counters below this folder", placeholder="all of the explorer's folders")
     try:
@@ -42,7 +49,7 @@ def show(catalogue: Catalogue) -> dict[str, Drawn]:
     with place:
         _choose_seeds(catalogue, scores)
         st.markdown(
-            "**Percent right in rows as long as in training (IND) / beyond that (OOD), best counter of each cell**"
+            "**Percent right at trained lengths / in longer rows, of the best counter of each task and architecture**"
         )
         st.html(zoo_table(grid, Counter(row.cell for row in scores)))
         drawn = _picture(grid) if state.toggle("drawn", "As a picture, to take away") else {}
@@ -66,10 +73,10 @@ def _offer_to_drop(catalogue: Catalogue) -> None:
         type="safetensors",
         accept_multiple_files=True,
         key=UPLOADER,
-        on_change=_take_dropped,
+        on_change=_keep_dropped,
         help=f"Up to {MAX_MB} MB. Only you see it, and only for this visit.",
     )
-    for error in st.session_state.pop(NOT_TAKEN, []):
+    for error in st.session_state.pop(ERRORS, []):
         st.warning(for_markdown(error))
     here = sorted(name for name in catalogue.entries if name.startswith(f"{FOLDER}/"))
     if not here:
@@ -82,28 +89,29 @@ def _offer_to_drop(catalogue: Catalogue) -> None:
         st.button("Forget them", on_click=forget)
 
 
-def _take_dropped() -> None:
+def _keep_dropped() -> None:
     """Keeps the files that were just dropped, and chooses the last of them."""
-    taken = st.session_state.setdefault(TAKEN, set())
+    known = st.session_state.setdefault(KNOWN_FILES, set())
     for file in st.session_state[UPLOADER]:
-        if file.file_id in taken:
+        if file.file_id in known:
             continue
-        taken.add(file.file_id)
+        known.add(file.file_id)
         try:
             state.choose("counter", keep(file))
         except CountLensError as error:
-            st.session_state.setdefault(NOT_TAKEN, []).append(str(error))
+            st.session_state.setdefault(ERRORS, []).append(str(error))
 
 
-def _picture(grid: Grid) -> dict[str, Drawn]:
+def _picture(grid: Grid) -> dict[str, DrawnPanel]:
     """The same as a figure; what it needs is slow to import."""
     from app.explorer.draw import draw_panel
     from app.figures.zoo import zoo_figure
 
     figure = Call(zoo_figure, Given("grid", grid, GRID, IMPORTS))
-    panel = Panel("The zoo, percent right, IND / OOD", figure, grid.to_frame)
-    draw_panel(panel, "zoo", "zoo", least_width=900)
-    return {"zoo": Drawn(panel.alt)}
+    caption = "The zoo, percent right at trained lengths / in longer rows"
+    panel = Panel(caption, figure, grid.to_frame, least_width=900)
+    draw_panel(panel, "zoo", "zoo")
+    return {"zoo": DrawnPanel(panel.alt)}
 
 
 def _scores(catalogue: Catalogue) -> list[ScoreRow]:
@@ -134,9 +142,9 @@ def _paper(cell: str, scores: list[ScoreRow], catalogue: Catalogue) -> Iterator[
         entry = next((entry for entry in catalogue.sound if cell_of(entry.name) == cell), None)
         numbers = paper_numbers_of(entry.info) if entry is not None and entry.info is not None else None
     if numbers is not None:
-        for name, found in (("the paper's best", numbers.best), ("the paper's median", numbers.median)):
-            if found is not None:
-                yield name, Accuracy(found.ind, found.ood)
+        for name, cell_numbers in (("the paper's best", numbers.best), ("the paper's median", numbers.median)):
+            if cell_numbers is not None:
+                yield name, Accuracy(cell_numbers.ind, cell_numbers.ood)
 
 
 def _nearness(scores: list[ScoreRow]) -> None:
@@ -147,4 +155,5 @@ def _nearness(scores: list[ScoreRow]) -> None:
     if not scores:
         st.info("There is no scores.csv in these folders: `countlens ship` writes one.")
         return
+    st.caption(NEARNESS)
     st.dataframe(summary_frame(compare(scores)).round(2), hide_index=True)

@@ -28,7 +28,7 @@ def test_the_code_gives_what_the_call_gives() -> None:
     call = Call(max, Call(pow, GIVEN, 3), Fraction(1, 9))
     assert call.value == Fraction(1, 8)
     assert call.code("largest").endswith(
-        "half = Fraction(1, 2)\nfound = pow(half, 3)\nlargest = max(found, Fraction(1, 9))"
+        "half = Fraction(1, 2)\nresult = pow(half, 3)\nlargest = max(result, Fraction(1, 9))"
     )
     assert run(call.code("largest"), "largest") == call.value
 

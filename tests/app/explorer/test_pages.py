@@ -65,7 +65,7 @@ VIEWS = [
     ),
     ("mechanism", {"counter": TRANSFORMER}, ""),
     ("behaviour", {"counter": RECURRENT, "tokens": "a a a"}, "predict_tokens(counter, 'a a a', "),
-    ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}, "(found, 'shift', layer=1)"),
+    ("first-token", {"counter": TRANSFORMER, "read": "shift", "layers": "1"}, "(result, 'shift', layer=1)"),
     (
         "pid-pca",
         {"counter": TRANSFORMER, "site": "q", "head": "1", "solid": "true"},
@@ -87,10 +87,10 @@ VIEWS = [
     pytest.param(
         "states",
         {"counter": RECURRENT, "picture": "circle", "source": "3"},
-        "circle_figure(found)",
+        "circle_figure(result)",
         marks=pytest.mark.slow,
     ),
-    ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}, "pca_growth_figure(found, 0)"),
+    ("training", {"counter": TRANSFORMER, "moving": "components", "step": "0"}, "pca_growth_figure(result, 0)"),
 ]
 
 

@@ -122,6 +122,7 @@ def test_pages_show_the_spread_over_the_seeds_that_are_here(
     shown = figures(app)
     assert len(shown) == alone + 1
     assert "2 counters that differ in their seed" in shown[-1]["layout"]["meta"]["alt"]
+    assert [line["name"] for line in shown[-1]["data"]][-2:] == ["seed7", "median"]
     assert len(shown[-1]["data"]) == 3  # two seeds and their median
     scores = figures(open_page("pid-pca", counter=second_seed, seeds="true"))
     assert "differ in their seed" in scores[-1]["layout"]["meta"]["alt"]
@@ -131,7 +132,7 @@ def test_pages_show_the_spread_over_the_seeds_that_are_here(
 def test_the_median_of_seeds_is_that_of_their_lines() -> None:
     names = ("mod10/ape-2L", "mod10/spe-2L", "mod10/sine-2L")
     results = [behaviour(load_counter(name), rows=4) for name in names]
-    figure = accuracy_spread(*results)
+    figure = accuracy_spread(*results, names=names)
     *lines, middle = [trace for trace in figure.data if trace.y is not None]
     table = np.array([line.y for line in lines], float)
     scored = ~np.isnan(table).all(0)
@@ -139,6 +140,6 @@ def test_the_median_of_seeds_is_that_of_their_lines() -> None:
     assert scored.sum() > 90
     site = Site("resid_post", 0)
     periods = [mod_pca(load_counter(name), sites=(site,), permutations=20) for name in names]
-    *scores, middle = score_spread(*periods, site=site).data
+    *scores, middle = score_spread(*periods, names=names, site=site).data
     assert list(scores[0].y) == [float(score) for score in periods[0].at(site).periods.scores]
     np.testing.assert_allclose(middle.y, np.median([line.y for line in scores], axis=0))

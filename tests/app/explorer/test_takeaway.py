@@ -7,13 +7,13 @@ from urllib.parse import parse_qs, urlencode, urlparse
 import pytest
 from shipped import shipped
 
-from app.explorer.page import Drawn
+from app.explorer.page import DrawnPanel
 from app.explorer.takeaway import chosen_values
 
 DRAWN = {
-    "map": Drawn("A map.", {"layer": range(2), "position": range(20)}),
-    "curve": Drawn("A curve.", {"step": ["0", "100"]}),
-    "still": Drawn("A picture."),
+    "map": DrawnPanel("A map.", {"layer": range(2), "position": range(20)}),
+    "curve": DrawnPanel("A curve.", {"step": ["0", "100"]}),
+    "still": DrawnPanel("A picture."),
 }
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from app.figures.anchors import FOUND, anchors_figure, moves_figure
+from app.figures.anchors import anchors_figure, moves_figure
 from app.figures.registry import figures_of
+from app.figures.share_bars import BLUE
 from probes.mechanism.anchors import Anchors, anchor_probe
 from probes.mechanism.handbuilt import handbuilt_counter
 from training.tasks import make_task
@@ -17,10 +18,10 @@ def result() -> Anchors:
 def test_bars_are_the_scores_and_the_anchor_that_stands_out_is_blue(result: Anchors) -> None:
     bars, nulls = anchors_figure(result).data
     frame = result.to_frame()
-    assert list(bars.y) == list(frame["anchor"])
+    assert list(bars.customdata) == list(frame["anchor"])
     assert list(bars.x) == list(frame["accuracy"])
     assert list(bars.error_x.array) == pytest.approx(list(frame["high"] - frame["accuracy"]))
-    assert [colour == FOUND for colour in bars.marker.color] == [True] + [False] * (len(frame) - 1)
+    assert [colour == BLUE for colour in bars.marker.color] == [True] + [False] * (len(frame) - 1)
     assert [None if value is None else value for value in nulls.x] == [
         score.permuted and score.permuted.value for score in result.anchors
     ]

@@ -139,7 +139,7 @@ def test_learning_curves_have_a_panel_each_with_their_rises() -> None:
     shaded = [shape for shape in figure.layout.shapes if shape.type == "rect"]
     assert [(shape.x0, shape.x1) for shape in shaded] == [(1, 128)] * 3
     headings = [annotation.text for annotation in figure.layout.annotations]
-    assert headings[0].startswith("<b>ind</b>: rises from 4 to 64 (p = 0.0")
+    assert headings[0].startswith("<b>accuracy at trained lengths</b>: rises from 4 to 64 (p = 0.0")
     assert headings[2] == "<b>score</b>: no sure rise (p = 1.000)"
     assert list(figure.layout.xaxis.ticktext) == ["0", "1", "10", "128"]
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from app.figures.mechanisms import FAILED, HELD, claims_figure, places_figure
+from app.figures.mechanisms import claims_figure, places_figure
 from app.figures.registry import figures_of
+from app.figures.share_bars import BLUE, GREY
 from probes.mechanism.handbuilt import handbuilt_counter
 from probes.mechanism.verdict import Mechanisms, mechanisms
 from training.tasks import make_task
@@ -24,9 +25,9 @@ def test_bars_are_the_claims_and_what_explains_the_counter_is_blue(result: Mecha
     bars = figure.data[0]
     assert list(bars.x) == list(drawn["accuracy"])
     assert list(bars.error_x.arrayminus) == pytest.approx(list(drawn["accuracy"] - drawn["low"]))
-    blue = [name for name, colour in zip(drawn["hypothesis"], bars.marker.color, strict=True) if colour == HELD]
+    blue = [name for name, colour in zip(drawn["hypothesis"], bars.marker.color, strict=True) if colour == BLUE]
     assert set(blue) == {"beginning", "first_position"}
-    assert set(bars.marker.color) == {HELD, FAILED}
+    assert set(bars.marker.color) == {BLUE, GREY}
     marks = {trace.name: list(trace.x) for trace in figure.data[1:]}
     assert marks["best null"] == list(drawn["best null"])
     assert "first_position (strong) explain the counter" in figure.layout.meta["alt"]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from app.figures.memory import NOT_SUPPORTED, SUPPORTED, memory_claims_figure, memory_parts_figure
+from app.figures.memory import memory_claims_figure, memory_parts_figure
 from app.figures.registry import figures_of
+from app.figures.share_bars import BLUE, GREY
 from models import load_counter
 from probes.mechanism.handbuilt_memory import handbuilt_memory
 from probes.mechanism.memory_verdict import MemoryMechanisms, memory_mechanisms
@@ -21,8 +22,8 @@ def test_bars_are_claims_and_what_is_above_every_null_is_blue(result: MemoryMech
     bars = figure.data[0]
     claims = [(tested, claim) for tested in result.hypotheses for claim in tested.claims]
     assert list(bars.x) == [claim.score.value for _, claim in claims]
-    assert [colour == SUPPORTED for colour in bars.marker.color] == [tested.supported for tested, _ in claims]
-    assert {SUPPORTED, NOT_SUPPORTED} == set(bars.marker.color)
+    assert [colour == BLUE for colour in bars.marker.color] == [tested.supported for tested, _ in claims]
+    assert {BLUE, GREY} == set(bars.marker.color)
     frame = result.to_frame()
     assert list(figure.data[1].x) == list(frame["null_mean"])
     assert list(figure.data[2].x) == list(frame["null_highest"])

@@ -15,7 +15,7 @@ def test_every_outcome_has_a_bar_and_controls_are_crosses() -> None:
     bars, crosses = outcomes_figure(result).data
     assert list(bars.x) == [one.share.value for one in result.outcomes]
     assert list(crosses.x) == [one.control.value for one in result.outcomes if one.control is not None]
-    assert "first token: sees one later token of another kind, no longer first" in bars.y[0]
+    assert "first token: sees one later token of another kind, no longer first" in bars.customdata[0]
 
 
 def test_a_result_without_outcomes_has_an_empty_picture() -> None:
@@ -36,4 +36,5 @@ def test_no_two_bars_have_one_name() -> None:
     """Plotly would put one on top of the other."""
     result = start_distance(load_counter(shipped("shifted_start/rope-1L")), rows=8)
     (figure,) = figures_of(result).values()
-    assert len(set(figure.data[0].y)) == len(figure.data[0].y) == len(result.outcomes)
+    names, places = figure.data[0].customdata, figure.data[0].y
+    assert len(set(names)) == len(set(places)) == len(places) == len(result.outcomes)

@@ -55,7 +55,7 @@ def test_tokens_of_equal_residue_have_equal_colours() -> None:
     assert tokens.marker.color[0] == tokens.marker.color[5] != tokens.marker.color[1]
     assert list(path.y) == list(tokens.y)
     assert [text.strip("</b>") for text in names.text] == list("01234")
-    assert "PID 7 (mod 5: 2)" in tokens.text
+    assert "position id 7 (mod 5: 2)" in tokens.text
     assert "50%" in figure.layout.xaxis.title.text
     assert "coloured by PID mod 5: period 5 (score 0.90, p < 0.001)." in alt(figure)
 
@@ -143,5 +143,5 @@ def test_readings_stand_next_to_those_of_untrained_counters() -> None:
     np.testing.assert_array_equal(trained.z, [[0.5, 0.9], [np.nan, 1.0]])
     np.testing.assert_array_equal(untrained.z, [[0.55, 0.55], [np.nan, 0.55]])
     assert shift.z[1][1] == 0.8
-    assert "0.70 by a token's own PID" in figure.layout.annotations[2].text
+    assert "0.70 by a token's own position id" in figure.layout.annotations[2].text
     assert "the first token is read (at L1 resid_post" in alt(figure)

@@ -57,6 +57,23 @@ def test_the_causal_mask_alone_tells_the_first_of_different_tokens() -> None:
     assert blind.best_first.first.value < 0.7
 
 
+def test_the_same_counter_cannot_tell_the_first_of_equal_tokens() -> None:
+    counter = counter_for(MIXED, position="nope")
+    result = first_token_probe(counter, equal_tokens=True)
+    assert result.best_first.first.value == 0.5
+    assert result.claim is None
+    tokens = shifted_tokens(counter, MIXED, seed=0, equal_tokens=True)
+    inside = tokens.batch.attention_mask
+    assert set(tokens.batch.token_ids[inside].tolist()) == set(MIXED.vocab.encode([MIXED.kinds[0]]))
+
+
+def test_rows_of_equal_tokens_keep_what_the_task_puts_first() -> None:
+    task = make_task("selective", bos=True)
+    drawn, equal = (shifted_tokens(counter_for(task), task, 0, equal).batch for equal in (False, True))
+    assert torch.equal(drawn.token_ids[:, : task.prefix], equal.token_ids[:, : task.prefix])
+    assert len(equal.token_ids[:, task.prefix :][equal.attention_mask[:, task.prefix :]].unique()) == 1
+
+
 def recogniser() -> Counter:
     """A counter whose only MLP unit is on where a token attends to itself alone: it compares its own position, read
     from the residual stream, with the mean position that attention brings."""

@@ -93,7 +93,7 @@ def test_an_undecided_claim_is_not_carried_by_its_side_lines() -> None:
     assert Finding((aside,)).verdict == "not tested"
     assert Finding((aside, bounded("ape", 20.0, 100.0, at_least=95.0))).verdict == "does not hold here"
     assert Finding((aside, bounded("ape", None, 100.0, at_least=95.0))).sentence == (
-        "1 of 1 numbers come out; 1 more are not tested"
+        "1 of 1 numbers are as the claim says; 1 more is not tested"
     )
 
 

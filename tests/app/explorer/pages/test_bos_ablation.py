@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from shipped import shipped
 
+from app.explorer.page import WIDE
 from app.figures.chosen_edits import edited_figure
 from probes.ablation.chosen_edits import ChosenEdits
 
@@ -85,3 +87,12 @@ def test_every_edit_is_tried_on_demand(open_page: Open, figures: Figures) -> Non
         "state after the first token replaced by the mean of all positions",
         "state after the second token reset to 0 (control)",
     ]
+
+
+def test_on_a_phone_pictures_with_long_labels_scroll_and_the_page_does_not(visit: Callable[..., Any]) -> None:
+    tab = visit("phone").open(f"bos-ablation?{urlencode({'counter': ROPE, 'every': 'true'})}")
+    narrow, bars, heads = tab.page.locator(".js-plotly-plot").all()
+    assert narrow.bounding_box()["width"] < 390 < WIDE <= bars.bounding_box()["width"]
+    assert heads.bounding_box()["width"] >= WIDE
+    assert tab.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - innerWidth") <= 0
+    assert tab.said == []

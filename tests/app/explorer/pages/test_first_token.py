@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -65,3 +66,31 @@ def test_the_shift_of_a_counter_that_ignores_positions_is_a_sentence(open_page: 
     app = open_page("first-token", counter=shipped("mod10/lstm-1L"), read="shift")
     assert "ignores position ids" in app.info[0].value
     assert figures(app) == []
+
+
+def test_rows_are_of_equal_or_of_different_tokens(open_page: Open, figures: Figures) -> None:
+    app = open_page("first-token", counter=shipped("first_tok_heterogeneous/nope-1L"))
+    assert app.selectbox(key="rows").value == "different tokens"
+    (different,) = figures(app)
+    app.selectbox(key="rows").select("equal tokens").run()
+    (equal,) = figures(app)
+    best_different, best_equal = (max(figure["data"][1]["x"]) for figure in (different, equal))
+    assert best_different > 0.95
+    assert best_equal == 0.5  # chance: without positions nothing tells equal tokens apart
+    assert "equal_tokens=True" in app.code[0].value
+
+
+def test_a_counter_of_equal_tokens_alone_names_others(open_page: Open, figures: Figures) -> None:
+    app = open_page("first-token", counter=shipped("mod10/ape-2L"), rows="different tokens")
+    assert not figures(app)
+    assert "selective/nope-2L" in app.info[0].value
+
+
+def test_in_a_browser_the_switch_of_rows_redraws_the_readings(visit: Callable[..., Any]) -> None:
+    tab = visit().open(f"first-token?{urlencode({'counter': shipped('first_tok_heterogeneous/nope-1L')})}")
+    assert max(tab.data()[0][1]["x"]) > 0.95
+    tab.page.locator(".st-key-rows").get_by_role("combobox").click()
+    tab.page.get_by_role("option", name="equal tokens").click()
+    assert max(tab.settle().data()[0][1]["x"]) == 0.5
+    assert "rows=equal" in tab.page.url
+    assert tab.said == []

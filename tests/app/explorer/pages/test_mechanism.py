@@ -8,7 +8,10 @@ import pandas as pd
 import pytest
 from shipped import shipped
 
-from app.figures.swaps import distances_figure, hypotheses_by_seed, swaps_figure
+from app.explorer.snapshots import open_snapshots
+from app.figures.swaps import distances_figure, hypotheses_figure, swaps_figure
+from models.errors import CountLensError
+from models.find import SHIPPED
 from probes.mechanism.swapped_tokens import SwappedToken, SwappedTokens
 
 TOKENS = (
@@ -32,7 +35,7 @@ def test_a_claim_opens_the_swaps_that_it_counts(
     app = open_page("mechanism", counter=shipped("mod10/ape-2L"), mechanism="true", claim="beginning: first")
     assert not app.exception
     assert len(figures(app)) == 4
-    assert "swaps, one a column" in figures(app)[2]["layout"]["meta"]["alt"]
+    assert "swaps, one per column" in figures(app)[2]["layout"]["meta"]["alt"]
     assert "first" in figures(app)[2]["layout"]["meta"]["alt"]
 
 
@@ -62,11 +65,39 @@ def test_swaps_are_judged_by_the_prediction_where_it_tells_something() -> None:
     assert "1 of 2 swaps that tell something come out as beginning predicts" in result.verdict.sentence
 
 
-def test_hypotheses_stand_seed_by_seed() -> None:
-    def result(score: float, grade: str) -> Any:
-        tested = SimpleNamespace(name="beginning", score=SimpleNamespace(value=score), grade=grade)
+def test_hypotheses_stand_counter_by_counter_and_what_explains_nothing_is_empty() -> None:
+    def result(score: float, surplus: float, grade: str) -> Any:
+        worst = SimpleNamespace(surplus=surplus)
+        tested = SimpleNamespace(name="beginning", score=SimpleNamespace(value=score), grade=grade, worst=worst)
         return SimpleNamespace(hypotheses=(tested,), winner=tested if grade != "none" else None)
 
-    figure = hypotheses_by_seed(result(0.9, "strong"), result(0.1, "none"))
-    assert [list(row) for row in figure.data[0].z] == [[0.9, 0.1]]
-    assert figure.layout.meta["alt"].endswith("what explains them: beginning, none.")
+    figure = hypotheses_figure(result(0.9, 0.8, "strong"), result(0.6, 0.3, "none"), names=["seed0", "seed1"])
+    (cells,) = figure.data
+    assert [list(row) for row in cells.z] == [[0.8, 0.0]]
+    assert [list(row) for row in cells.text] == [["90%<br>strong", ""]]
+    assert list(cells.x) == ["seed0", "seed1"]
+    assert figure.layout.meta["alt"].endswith("The best: seed0 beginning; seed1 none.")
+
+
+@pytest.mark.slow
+def test_the_mechanism_is_tested_at_every_snapshot_and_a_click_on_one_chooses_it(
+    open_page: Callable[..., Any], figures: Callable[[Any], list[Any]]
+) -> None:
+    counter = shipped("mod10/ape-2L")
+    app = open_page("mechanism", counter=counter, mechanism="true", over_training="true")
+    assert not app.exception
+    *_, cells = [figure["data"][0] for figure in figures(app)]
+    kept = sorted(int(path.stem.removeprefix("step-")) for path in (SHIPPED / counter / "snapshots").iterdir())
+    assert cells["x"] == [str(step) for step in kept]
+    assert cells["customdata"][0] == [[str(step)] for step in kept]  # what a click on a cell chooses
+    beginning = cells["z"][cells["y"].index("beginning")]
+    assert beginning[0] == 0  # an untrained counter follows no algorithm
+    assert beginning[-1] > 0.3
+
+
+def test_a_run_without_snapshots_says_how_to_get_some() -> None:
+    subject = SimpleNamespace(
+        name="mod10/sine-2L/seed0", path=SHIPPED / shipped("mod10/sine-2L") / "model.safetensors", reference="x"
+    )
+    with pytest.raises(CountLensError, match="--snapshots 12"):
+        open_snapshots(subject)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The page PID PCA: its pictures hold what the probe finds at the chosen site."""
+"""The page Position PCA: its pictures hold what the probe finds at the chosen site."""
 
 import base64
 from collections.abc import Callable

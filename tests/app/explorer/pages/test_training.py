@@ -39,7 +39,7 @@ def test_axes_hold_all_frames_and_stay() -> None:
         assert low < COORDINATES[..., number].min()
         assert high > COORDINATES[..., number].max()
     assert not any(frame.layout.xaxis.range for frame in figure.frames)
-    assert list(figure.data[1].marker.color) == [cyclic_colours(3)[pid % 3] for pid in range(6)]
+    assert list(figure.data[0].marker.color) == [cyclic_colours(3)[pid % 3] for pid in range(6)]
 
 
 def test_a_line_stands_at_the_chosen_step_of_every_curve() -> None:
