@@ -25,10 +25,10 @@ def run_study(name: str, options: StudyOptions) -> None:
     folder = StudyFolder.below(options.out, name, options.quick)
     if options.dry_run:
         print_protocol(name)
-        print_estimate(folder.manifest, options.engine_options.workers, "a100", None)
+        print_estimate(folder.remaining(), options.engine_options.workers, "a100", None)
         return
     with one_thread():
-        watch(conduct(folder, options.engine, options.engine_options), folder.manifest, options.quiet)
+        watch(conduct(folder, options.engine, options.engine_options), folder.remaining(), options.quiet)
         result = folder.result()
         write_study(result, folder.path)
     say(result.verdict.sentence)

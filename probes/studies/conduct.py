@@ -4,12 +4,14 @@ All state is on disk, so that a study that was stopped, even killed, goes on whe
 
     runs.jsonl       the manifest of its grid; the runs lie in folders beside it
     measured.jsonl   one line per measured run
+
+The folder of a measured run may be removed: its line stays valid. So a study can go on elsewhere with this file alone.
 """
 
 import json
 import os
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -68,15 +70,23 @@ class StudyFolder:
         return self.path / "measured.jsonl"
 
     def rows(self) -> dict[str, Row]:
-        """The rows that are measured, by run, but for those of another version or of another checkpoint."""
+        """The rows that are measured, by run, but for those of another version or of another checkpoint.
+
+        A run without a folder has no other checkpoint.
+        """
         rows: dict[str, Row] = {}
         runs = {run.name: run for run in self.manifest.runs}
         for line in self._lines():
             if line.run in runs and line.version == self.study.version:
-                checkpoint = self.manifest.folder(runs[line.run]).last
-                if checkpoint.is_file() and fingerprint(checkpoint) == line.checkpoint:
+                folder = self.manifest.folder(runs[line.run])
+                if not folder.exists or (folder.last.is_file() and fingerprint(folder.last) == line.checkpoint):
                     rows[line.run] = self._complete(line.row, runs[line.run])
         return rows
+
+    def remaining(self) -> Manifest:
+        """The runs that are not measured yet."""
+        rows = self.rows()
+        return replace(self.manifest, runs=tuple(run for run in self.manifest.runs if run.name not in rows))
 
     def _complete(self, row: Row, run: SweepRun) -> Row:
         """A line of the table with a value in every column: settings from the run itself, numbers from the file."""
@@ -163,11 +173,10 @@ def conduct(
     manifest.check()
     manifest.write()
     folder.drop_cut_line()
-    measured = folder.rows()
-    for run in manifest.runs:
-        if run.name not in measured and manifest.folder(run).finished:
+    for run in folder.remaining().runs:
+        if manifest.folder(run).finished:
             folder.measure(run)
-    for event in sweep(manifest, engine, options):
+    for event in sweep(folder.remaining(), engine, options):
         if event is not None and event.kind == "finished":
             folder.measure(event.run)
         yield event

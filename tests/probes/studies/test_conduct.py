@@ -85,6 +85,21 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path, trained: 
     assert len(trained) == len(measured) == 4
 
 
+def test_a_study_goes_on_elsewhere_with_its_measured_lines_alone(
+    tmp_path: Path, trained: list[str], measured: list[str]
+) -> None:
+    here = StudyFolder.below(tmp_path / "here", "toy", quick=False)
+    events = conduct(here)
+    next(events)  # one run is trained and measured
+    events.close()
+    there = tmp_path / "there/toy"
+    there.mkdir(parents=True)
+    (there / "measured.jsonl").write_bytes((here.path / "measured.jsonl").read_bytes())
+    assert len(finish(tmp_path / "there").result().rows) == 4
+    assert len(trained) == len(measured) == 4
+    assert len(list(there.rglob("config.json"))) == 3
+
+
 def test_a_line_that_a_kill_cut_short_is_measured_again(
     tmp_path: Path, trained: list[str], measured: list[str]
 ) -> None:
