@@ -69,33 +69,33 @@ class AnchorHits:
         changed = bool((others != self.predicted[name]).any())
         return self.share(_hits(others, self.moves, self.telling)) if changed else None
 
-    def by_kind(self, name: str) -> dict[str, tuple[Interval, Interval | None]]:
-        """For every kind of move, how often the counter answers as predicted, and as predicted for other rows.
-
-        All watched tokens of trained distances count, also where no anchor says that anything should happen.
-        """
-        watched = self.moves.watched & self.in_training
-        predicted, others = self.predicted[name], self.predicted[name].roll(1, 1)
-        shares = {}
-        for index, kind in enumerate(self.moves.kinds):
-            counts = watched[index].sum(-1)[None].double().numpy()
-            if not counts.any():
-                continue
-            share, null = (
-                share_of_rows(_hits(answers, self.moves, watched)[index][None], counts, self.seed)
-                for answers in (predicted, others)
-            )
-            differ = bool((others[index] != predicted[index])[watched[index]].any())
-            shares[kind] = share, null if differ else None
-        return shares
-
     def worst_kind(self, name: str) -> tuple[str, float]:
         """The kind of move that an anchor explains least, and the surplus there."""
-        surpluses = {
-            kind: surplus(share, [] if null is None else [null]) for kind, (share, null) in self.by_kind(name).items()
-        }
-        worst = min(surpluses, key=lambda kind: surpluses[kind])
-        return worst, surpluses[worst]
+        surpluses = {kind: self._surplus_at(index, name) for index, kind in enumerate(self.moves.kinds)}
+        known = {kind: value for kind, value in surpluses.items() if value is not None}
+        worst = min(known, key=lambda kind: known[kind])
+        return worst, known[worst]
+
+    def _surplus_at(self, index: int, name: str) -> float | None:
+        """At one kind of move, the surplus over predictions for other rows where they differ; None: nothing is watched.
+
+        It is no more than the share of all watched answers of trained distances that are as predicted, also of those
+        to which no anchor says that anything should happen.
+        """
+        watched = (self.moves.watched & self.in_training)[index]
+        answers, predicted = self.moves.answers[index], self.predicted[name][index]
+        others = predicted.roll(1, 0)
+
+        def share(expected: Int[Tensor, "row pos"], among: Bool[Tensor, "row pos"]) -> Interval:
+            hits, counts = ((part & among).sum(-1)[None].double().numpy() for part in (answers == expected, among))
+            return share_of_rows(hits, counts, self.seed)
+
+        if not bool(watched.any()):
+            return None
+        low, differ = share(predicted, watched).low, watched & (predicted != others)
+        if not bool(differ.any()):
+            return low
+        return min(low, surplus(share(predicted, differ), [share(others, differ)]))
 
     def best(self, names: Collection[str]) -> str:
         """Which of these anchors predicts most answers."""

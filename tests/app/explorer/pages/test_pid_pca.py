@@ -53,14 +53,14 @@ def test_colours_and_dimensions_are_chosen(open_page: Open, figures: Figures) ->
 def test_the_position_ids_can_be_narrowed_and_moved(open_page: Open, figures: Figures) -> None:
     app = open_page("pid-pca", counter=APE, pids="40", shift="30")
     texts = figures(app)[0]["data"][1]["text"]
-    assert (len(texts), texts[0]) == (40, "PID 30 (mod 10: 0)")
+    assert (len(texts), texts[0]) == (40, "position id 30 (mod 10: 0)")
     assert app.slider(key="shift").max == 128 - 40
 
 
 def test_a_compared_counter_has_what_it_has_of_the_same_positions(open_page: Open, figures: Figures) -> None:
     app = open_page("pid-pca", counter=shipped("selective-bos/ape-1L"), versus=LSTM, pids="40", shift="30")
     first, _, second, _ = figures(app)
-    assert first["data"][1]["text"][0].startswith("PID 31 ")  # bos comes before
+    assert first["data"][1]["text"][0].startswith("position id 31 ")  # bos comes before
     assert second["data"][1]["text"][0].startswith("PID 0 ")  # it has no position ids to shift
 
 
