@@ -66,7 +66,7 @@ def test_claims_about_the_inside_have_lines_from_probes(open_page: Callable[...,
     results = {name: attention_variation(load_counter(f"selective-bos/{name}-1L")) for name in names}
     for line in attention_lines(results):
         assert f"<span>{line.name}</span>" in page
-        assert f"<b>{line.ours:.1f}</b> <small>{line.expects}" in page
+        assert f"<b>{line.ours:.1f}</b> <small>claim: {line.expects}" in page
 
 
 def test_scores_that_contradict_a_claim_change_its_verdict(open_page: Callable[..., Any], more_counters: Path) -> None:

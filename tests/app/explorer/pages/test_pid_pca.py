@@ -61,7 +61,7 @@ def test_a_compared_counter_has_what_it_has_of_the_same_positions(open_page: Ope
     app = open_page("pid-pca", counter=shipped("selective-bos/ape-1L"), versus=LSTM, pids="40", shift="30")
     first, _, second, _ = figures(app)
     assert first["data"][1]["text"][0].startswith("position id 31 ")  # bos comes before
-    assert second["data"][1]["text"][0].startswith("PID 0 ")  # it has no position ids to shift
+    assert second["data"][1]["text"][0].startswith("position id 0 ")  # it has no position ids to shift
 
 
 def test_a_site_that_a_compared_counter_lacks_is_named(open_page: Open, figures: Figures) -> None:
