@@ -82,12 +82,12 @@ class StudyFolder:
         """A line of the table with a value in every column: settings from the run itself, numbers from the file."""
         settings = self._settings(run)
         for name, value in row.items():
-            if name not in settings and (name not in self.study.columns or isinstance(value, str)):
+            if name not in settings and (name not in self.study.protocol.measured or isinstance(value, str)):
                 raise CountLensError(
                     f"{self._measured}: {run.name} has {shown(name)} = {shown(value)}, not a number of this study: "
                     "remove that file, and the finished runs are measured again"
                 )
-        absent: Row = {name: None for name in self.study.columns if name not in row}
+        absent: Row = {name: None for name in self.study.protocol.measured if name not in row}
         return {**row, **absent, **settings}
 
     def _settings(self, run: SweepRun) -> Row:
