@@ -16,7 +16,7 @@ from probes.studies.study import table_of
 
 ROOT = Path(__file__).parents[1]
 SHIPPED_RESULTS = [found.result for found in list_results(SHIPPED_STUDIES) if found.result is not None]
-TWO_PAGES = 1200  # words
+TWO_PAGES = 1250  # words
 
 
 @pytest.fixture(scope="module")
