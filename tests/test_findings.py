@@ -46,15 +46,15 @@ def test_the_readme_has_a_line_for_each_finding(findings: ModuleType) -> None:
     assert findings.with_table(readme, findings.list_pages()) == readme, "run python docs/findings.py"
 
 
-@pytest.mark.parametrize("result", SHIPPED_RESULTS, ids=lambda result: result.study)
-def test_a_shipped_result_follows_from_its_runs_and_from_the_protocol_as_it_stands(result: StudyResult) -> None:
-    study, table = STUDIES[result.study], table_of(result.rows)
-    assert not result.quick
-    assert result.protocol == study.protocol
-    assert {run.name for run in study.runs()} == {str(row["run"]) for row in result.rows} | set(result.missing)
-    for ours, theirs in zip(study.judge(table), result.claims, strict=True):
-        assert ours.claim == theirs.claim
-        assert vars(ours.estimate) == pytest.approx(vars(theirs.estimate))
+def test_every_shipped_result_follows_from_its_runs_and_from_the_protocol_as_it_stands() -> None:
+    for result in SHIPPED_RESULTS:
+        study, table = STUDIES[result.study], table_of(result.rows)
+        assert not result.quick
+        assert result.protocol == study.protocol
+        assert {run.name for run in study.runs()} == {str(row["run"]) for row in result.rows} | set(result.missing)
+        for ours, theirs in zip(study.judge(table), result.claims, strict=True):
+            assert ours.claim == theirs.claim
+            assert vars(ours.estimate) == pytest.approx(vars(theirs.estimate))
 
 
 def test_only_a_full_result_under_the_present_protocol_is_taken(

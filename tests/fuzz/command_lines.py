@@ -114,7 +114,7 @@ def stubs() -> Iterator[None]:
     server = SimpleNamespace(run=lambda *args, **more: SimpleNamespace(returncode=0))
     with (
         patch("app.commands.train.train", lambda *args: Scores({"ind": 100.0, "ood": 50.0}, {})),
-        patch("app.commands.sweep.sweep", lambda *args: iter(())),
+        patch("app.commands.sweep.sweep", lambda *args: (event for event in ())),
         patch("probes.studies.conduct.sweep", lambda *args: iter(())),
         patch("app.commands.sweep.train_run", lambda *args, **more: AttemptEnd("finished")),
         patch("training.sweep.estimate.time_run", lambda *args, **more: Timing(1e-3, 1e-3, 1e-3)),

@@ -28,7 +28,7 @@ PARAMETERS = (
     *("counter", "versus", "step", "folder", "drawn", "tokens", "length", "seed", "shift", "layer", "head", "site"),
     *("pids", "modulus", "solid", "edit", "every", "L0", "L0H0", "pair", "metric", "direction", "position", "row"),
     *("mechanism", "picture", "colours", "source", "moving", "curves", "read", "layers", "cell", "near", "seeds"),
-    *("mark", "claim", "study", "move", "move_from", "move_to", "move_by"),
+    *("mark", "claim", "study", "move", "move_from", "move_to", "move_by", "rows", "over_training"),
 )
 PLAUSIBLE = (
     "0",

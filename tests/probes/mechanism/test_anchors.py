@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from mechanism_nulls import has_anchor
-from planted_anchor import MOD10, Planted
+from planted_anchor import MOD10, Formula, Planted
 from torch import Tensor
 
 from models import CountLensError, TransformerConfig, build_counter

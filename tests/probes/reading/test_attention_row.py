@@ -38,7 +38,9 @@ def test_the_verdict_weighs_the_first_token_against_even_shares() -> None:
     first = 100 * found.pattern[:, 1:, 0].mean()
     own = 100 * np.mean([found.pattern[:, place, place] for place in (1, 2, 3)])
     assert f"first one {first:.0f} % of its attention and itself {own:.0f} %" in found.verdict.sentence
-    assert f"evenly, {100 * (1 / 2 + 1 / 3 + 1 / 4) / 3:.0f} %" in found.verdict.sentence
+    assert (
+        f"evenly distributed attention would give {100 * (1 / 2 + 1 / 3 + 1 / 4) / 3:.0f} %" in found.verdict.sentence
+    )
 
 
 def test_what_is_not_there_is_refused() -> None:

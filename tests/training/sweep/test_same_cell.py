@@ -22,7 +22,7 @@ def runs_of(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> lis
 
     def note(manifest: object, *args: object) -> object:
         seen.extend(manifest.runs)  # type: ignore[attr-defined]
-        return iter(())
+        return (event for event in ())
 
     with patch("app.commands.sweep.sweep", note), pytest.raises(SystemExit):  # no run is trained: all "failed"
         main([*shlex.split(line)[1:], "--quiet"])
