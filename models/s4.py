@@ -111,7 +111,7 @@ class S4Mixer(Mixer):
 
     def transition(self, state: State, *inputs: Tensor) -> State:
         x, decay, left, right, into, _ = inputs
-        moved = advance(Transition(decay, left, right, into), torch.view_as_complex(state.contiguous()))
+        moved = advance(Transition(decay, left, right, into), torch.complex(*state.unbind(-1)))
         return torch.view_as_real(moved + into * x[..., None])
 
     def transition_matrices(self) -> Float[Tensor, "d_model d_state d_state"]:

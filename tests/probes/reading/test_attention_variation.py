@@ -127,8 +127,19 @@ def scores_in_a_loop(counter: Transformer, token_ids: torch.Tensor) -> torch.Ten
             position_ids = torch.tensor([t, s]).expand(len(rows), -1)
             _, cache = counter.run_with_cache(rows, position_ids, names_filter=hook_name("attn_scores", layer=0))
             found.append(cache["attn_scores", 0][:, :, 1, 0])
-    scores = torch.stack(found).unflatten(1, source.shape).permute(3, 1, 2, 0)
+    scores = torch.stack(found).unflatten(1, source.shape).permute(3, 1, 2, 0) - mean_bias(counter)
     return scores if counter.scheme.rotary else scores - to_the_mean_key(counter, token_ids)
+
+
+def mean_bias(counter: Transformer) -> torch.Tensor:
+    """What the scheme adds to a source's scores on average over its targets: [head, 1, 1, PID pair], or 0."""
+    pids = torch.arange(counter.cfg.max_position)[None]
+    bias = counter.bias_at(pids, pids)
+    if bias is None:
+        return torch.zeros(())
+    ends = [s + 1 if counter.cfg.causal else pids.shape[1] for s in range(pids.shape[1])]
+    means = [bias[0, :, s, :end].mean(-1, keepdim=True).expand(-1, end) for s, end in enumerate(ends)]
+    return torch.cat(means, -1)[:, None, None]
 
 
 def to_the_mean_key(counter: Transformer, token_ids: torch.Tensor) -> torch.Tensor:
