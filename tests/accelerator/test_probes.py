@@ -40,10 +40,10 @@ from training.run.loop import train
 
 TOLERANCE = 1e-4
 # Where rounding is magnified: a share of held-out rows jumps when one row near the border falls to the other side,
-# components of nearly equal variance turn into each other, and what lasts is a share of next to nothing where there is
-# no period.
+# components of nearly equal variance turn into each other, what lasts is a share of next to nothing where there is no
+# period, and a p-value counts draws (two of 200 may fall to the other side).
 TOLERANCES = {
-    **{"p": 5e-3, "p_alone": 5e-3, "untrained": 5e-3, "first": 0.02, "shift": 5e-3},
+    **{"p": 0.011, "p_alone": 0.011, "untrained": 5e-3, "first": 0.02, "shift": 5e-3},
     **{"coordinates": 1e-3, "lasting": 0.01},
 }
 P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone"}, 0.05
