@@ -252,6 +252,11 @@ def _blank(layout: Layout, d_vocab: int, max_position: int, d_mlp: int, n_layers
     cfg = TransformerConfig(
         d_vocab, "ape", n_heads=1, d_mlp=d_mlp, max_position=max_position, n_layers=n_layers, d_model=layout.d_model
     )
+    return empty_transformer(cfg)
+
+
+def empty_transformer(cfg: TransformerConfig) -> tuple[Transformer, Block]:
+    """A transformer whose weights are all zero, and its first block."""
     counter = Transformer(cfg)
     for parameter in counter.parameters():
         torch.nn.init.zeros_(parameter)

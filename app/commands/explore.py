@@ -10,7 +10,8 @@ from app.explorer.catalogue import start_folders
 
 LOCALHOST = "localhost"
 EVERY_ADDRESS = ("0.0.0.0", "::")
-SCRIPT = Path(__file__).resolve().parent.parent / "main.py"
+APP = Path(__file__).resolve().parent.parent
+SERVER, VISIT = APP / "main.py", APP / "visit.py"  # what is started, and what that runs for every visit
 
 
 def streamlit_command(
@@ -24,7 +25,7 @@ def streamlit_command(
     if not browser:
         options += ["--server.headless", "true"]
     arguments = [part for folder in folders for part in ("--folder", str(folder))]
-    return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *options, "--", *arguments]
+    return [sys.executable, "-m", "streamlit", "run", str(SERVER), *options, "--", *arguments]
 
 
 def run_explorer(port: int | None, folders: tuple[Path, ...], browser: bool, address: str) -> None:
@@ -32,4 +33,5 @@ def run_explorer(port: int | None, folders: tuple[Path, ...], browser: bool, add
     start_folders(folders)  # refuses what is not a folder before the server starts
     if address in EVERY_ADDRESS:
         say(f"everyone in this machine's network can open the explorer, at this machine's name ({gethostname()})")
+    say("starting the explorer: its address follows in some seconds")
     sys.exit(subprocess.run(streamlit_command(port, folders, browser, address), check=False).returncode)

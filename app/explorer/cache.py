@@ -5,13 +5,12 @@ returns it. Nothing is pickled, and old entries are dropped. A call runs in a wo
 lock, because hooks sit on the shared module while it runs. A visitor may leave the page meanwhile: the result is kept.
 """
 
-import gc
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
@@ -19,7 +18,6 @@ import streamlit as st
 from app.explorer.call import Call, Given
 from app.explorer.catalogue import Catalogue, Entry, FileKey, read_catalogue, snapshot_reference
 from app.explorer.page import Panel
-from app.explorer.slow_imports import import_without_collection
 from models.errors import CountLensError
 from models.header import CheckpointInfo
 
@@ -32,9 +30,6 @@ MOST_COUNTERS = 48  # a counter takes a megabyte
 MOST_RESULTS = 128  # a kept figure takes a megabyte
 WORKERS = 8  # more than cores: one that waits for a lock costs nothing
 SECONDS_BETWEEN_LOOKS = 0.05  # whether a call has returned
-SECONDS_OF_FIRST_PAGE = 3.0
-# All probes; and what torch imports when the first counter with a table of positions is opened.
-SLOW_MODULES = ("probes.registry", "torch._dynamo")
 FOLDER_SECONDS = 3.0  # after which folders are read again
 
 R = TypeVar("R")
@@ -161,19 +156,3 @@ def _workers() -> ThreadPoolExecutor:
     import torch
 
     return ThreadPoolExecutor(WORKERS, "explorer", initializer=torch.set_num_threads, initargs=(1,))
-
-
-@st.cache_resource(show_spinner=False)
-def warm_up() -> None:
-    """Imports what the pages need while the first one is read, after some seconds in which that one is drawn."""
-    timer = Timer(SECONDS_OF_FIRST_PAGE, _import_slow_things)
-    timer.daemon = True
-    timer.start()
-
-
-def _import_slow_things() -> None:
-    for name in SLOW_MODULES:
-        import_without_collection(name)
-    # Streamlit collects garbage after every run, and would look through all of torch each time: a third of a second.
-    gc.collect()
-    gc.freeze()

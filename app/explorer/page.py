@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from app.explorer.call import Call
-from app.explorer.slow_imports import import_without_collection
 
 if TYPE_CHECKING:  # both are slow to import, and the first page needs neither
     import pandas as pd
@@ -105,8 +105,8 @@ class Page:
         return spec.origin
 
     def load(self) -> ModuleType:
-        """The page's module. It is imported here, for it may need torch, and the first page does not."""
-        return import_without_collection(self._import_name)
+        """The page's module, which this imports."""
+        return import_module(self._import_name)
 
     @property
     def _import_name(self) -> str:

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from transformer_lens.tools.analysis.interchange import arbitrary_targets, fit_das
 
 from models.counter import Counter
 from models.errors import CountLensError, unknown
@@ -129,6 +128,8 @@ class _Search:
 
     def _directions(self, counter: Transformer, targets: Int[Tensor, "row"], tells: Bool[Tensor, "row"]) -> Basis:
         """Directions in which swaps give the targets, on the pairs that tell something."""
+        from transformer_lens.tools.analysis.interchange import fit_das  # slow: 1.5 s
+
         base, source = self.learn.base, self.learn.source
         token_ids = torch.cat([base.token_ids[tells], source.token_ids[tells]])
         position_ids = torch.cat([base.position_ids[tells], source.position_ids[tells]])
@@ -157,6 +158,8 @@ class _Search:
         expected, tells = prediction.answers, prediction.tells
         if not arbitrary:
             return expected, tells
+        from transformer_lens.tools.analysis.interchange import arbitrary_targets
+
         answers = expected[tells].unique()
         source = self.variable.value(Query.of(pairs.source, pairs.row, pairs.source_column))
         keys = list(zip(pairs.labels.tolist(), source.tolist(), strict=True))

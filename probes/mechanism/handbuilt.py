@@ -3,8 +3,11 @@
 `save_counter(path, counter, counter.info)` keeps one with what it says of itself.
 """
 
+from dataclasses import replace
+
 import torch
 
+from models.counter import Counter
 from models.errors import CountLensError, unknown
 from models.families import config_to_dict, family_of
 from models.handbuilt import MECHANISMS, VOTERS, first_position_counter, mean_position_counter, voted_position_counter
@@ -35,12 +38,19 @@ def handbuilt_counter(mechanism: str, task: Task, max_position: int = 128) -> Tr
         counter = voted_position_counter(labels, bos, task.vocab.size, VOTERS[mechanism], max_position)
     else:
         counter = first_position_counter(labels, task.vocab.id(BOS), task.vocab.size, max_position)
-    counter.info = CheckpointInfo(
-        family=family_of(counter.cfg),
-        model=config_to_dict(counter.cfg),
-        task=task_settings(task),
-        policy=POLICY,
-        training={"handbuilt": mechanism, "note": f"not trained, built by hand: {MECHANISMS[mechanism]}"},
+    counter.info = replace(
+        handbuilt_info(counter, task, POLICY, mechanism, MECHANISMS[mechanism]),
         transformer_lens=counter.transformer_lens_config(),
     )
     return counter
+
+
+def handbuilt_info(counter: Counter, task: Task, policy: str, mechanism: str, meaning: str) -> CheckpointInfo:
+    """What a hand-built counter says of itself, with the name of its mechanism and what that does."""
+    return CheckpointInfo(
+        family=family_of(counter.cfg),
+        model=config_to_dict(counter.cfg),
+        task=task_settings(task),
+        policy=policy,
+        training={"handbuilt": mechanism, "note": f"not trained, built by hand: {meaning}"},
+    )

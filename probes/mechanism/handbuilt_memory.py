@@ -16,11 +16,11 @@ from torch import Tensor
 
 from models.config import RNNConfig
 from models.errors import CountLensError, unknown
-from models.families import build_counter, config_to_dict, family_of
-from models.header import CheckpointInfo
+from models.families import build_counter
 from models.recurrent import Recurrent, RecurrentBlock
 from models.rnn import CellMixer
-from training.tasks import Task, task_settings
+from probes.mechanism.handbuilt import handbuilt_info
+from training.tasks import Task
 
 GAIN = 10.0  # tanh of it is 1 to eight digits
 IDLE = 16  # chaotic units that nothing reads
@@ -68,13 +68,7 @@ def handbuilt_memory(mechanism: str, task: Task) -> Recurrent:
                 "bias_hh_l0": torch.zeros_like(layer.bias),
             }
         )
-    counter.info = CheckpointInfo(
-        family=family_of(counter.cfg),
-        model=config_to_dict(counter.cfg),
-        task=task_settings(task),
-        policy="contiguous",
-        training={"handbuilt": mechanism, "note": "not trained, built by hand"},
-    )
+    counter.info = handbuilt_info(counter, task, "contiguous", mechanism, mechanism)
     return counter.eval()
 
 

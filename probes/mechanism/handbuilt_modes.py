@@ -20,11 +20,11 @@ from torch import Tensor
 
 from models.config import S4Config
 from models.errors import CountLensError, unknown
-from models.families import build_counter, config_to_dict, family_of
-from models.header import CheckpointInfo
+from models.families import build_counter
 from models.s4 import S4, S4Block, S4Mixer
 from models.s4_kernel import StateSpace, discretise, truncate
-from training.tasks import Task, task_settings
+from probes.mechanism.handbuilt import handbuilt_info
+from training.tasks import Task
 
 UNDAMPED = 1e-6  # 1 - |eigenvalue| of a clock
 SLOW = (0.99, 0.97, 0.95)  # eigenvalues whose modes last 99, 33 and 19 tokens
@@ -61,13 +61,7 @@ def handbuilt_modes(mechanism: str, task: Task) -> S4:
     assert isinstance(counter, S4)
     with torch.no_grad():
         _set_weights(counter, recurrence, task)
-    counter.info = CheckpointInfo(
-        family=family_of(counter.cfg),
-        model=config_to_dict(counter.cfg),
-        task=task_settings(task),
-        policy="contiguous",
-        training={"handbuilt": mechanism, "note": "not trained, built by hand"},
-    )
+    counter.info = handbuilt_info(counter, task, "contiguous", mechanism, mechanism)
     return counter.eval()
 
 

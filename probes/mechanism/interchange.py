@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens.tools.analysis.interchange import random_basis
 
 from models.hooks import hook_name
 from models.position_tables import rotate
@@ -81,8 +80,7 @@ class Swapper:
             step = source - base
             if place.within is not None:
                 step = step @ self.along[place].to(base)
-            d = base.shape[-1]
-            return base + (step if placebo is None else step @ random_basis(d, d, placebo).to(base))
+            return base + (step if placebo is None else step @ _random_turn(base.shape[-1], placebo).to(base))
 
         return move
 
@@ -163,3 +161,8 @@ def span(effects: Float[Tensor, "_ d"]) -> Basis:
     share = energy.cumsum(0) / energy.sum().clamp(min=1e-30)
     rank = min(int((share < EXPLAINED).sum()) + 1, MAX_RANK, len(energy))
     return directions[:, :rank].float().contiguous()
+
+
+def _random_turn(width: int, seed: int) -> Float[Tensor, "d_in d_out"]:
+    """A random orthogonal matrix, which keeps the length of what it multiplies."""
+    return torch.linalg.svd(torch.randn(width, width, generator=torch.Generator().manual_seed(seed)))[0]

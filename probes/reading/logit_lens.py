@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformer_lens import ActivationCache
-from transformer_lens.tools.analysis import logit_lens as read_lens
 
 from models.counter import Counter
 from models.families import family_of
@@ -169,6 +168,8 @@ def _by_position(ind: _Reading, ood: _Reading) -> Float[np.ndarray, "site pos"]:
 
 def _read(counter: Counter, task: Task, split: Split, batch: Batch, answers: Int[Tensor, "answer"]) -> _Reading:
     """The lens and the attribution on a batch, a few rows at a time."""
+    from transformer_lens.tools.analysis import logit_lens as read_lens  # slow: 1.5 s
+
     chunks: list[tuple[Tensor, ...]] = []
     for start in range(0, len(batch.token_ids), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)

@@ -119,12 +119,12 @@ def open_page(
 
     for name, stop in STOPS.items():
         monkeypatch.setitem(STOPS, name, stop if name in paper_examines else replace(stop, inside=None))
-    monkeypatch.setattr(sys, "argv", ["main.py", "--folder", str(more_counters)])
+    monkeypatch.setattr(sys, "argv", ["visit.py", "--folder", str(more_counters)])
     # A script that is run by AppTest becomes `__main__`, which processes that other tests spawn would then run again.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def open_(path: str, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=300)
+        app = AppTest.from_file(str(ROOT / "app/visit.py"), default_timeout=300)
         app.query_params.update(parameters)
         if path != next(iter(PAGES)):
             # As a link does. `switch_page` knows pages with a path of their own only after a run of the first one.

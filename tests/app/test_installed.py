@@ -17,7 +17,7 @@ RUN = "from app.cli import main; main()"
 OPEN = """import sys
 from importlib.util import find_spec
 from streamlit.testing.v1 import AppTest
-main, folder = find_spec("app.cli").origin.replace("cli.py", "main.py"), sys.argv[1]
+main, folder = find_spec("app.cli").origin.replace("cli.py", "visit.py"), sys.argv[1]
 for arguments in ([], ["--folder", folder]):
     sys.argv = [main, *arguments]
     page = AppTest.from_file(main, default_timeout=120).run()

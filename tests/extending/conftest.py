@@ -59,8 +59,8 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def open_(folder: Path, path: str, **parameters: str) -> AppTest:
-        monkeypatch.setattr(sys, "argv", ["main.py", "--folder", str(folder)])
-        app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120)
+        monkeypatch.setattr(sys, "argv", ["visit.py", "--folder", str(folder)])
+        app = AppTest.from_file(str(ROOT / "app/visit.py"), default_timeout=120)
         app.query_params.update(parameters)
         app.run()
         if path != next(iter(PAGES)):

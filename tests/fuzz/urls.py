@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import app.explorer.catalogue
 import models.find
-from app.commands.explore import SCRIPT
+from app.commands.explore import VISIT
 from app.explorer.registry import PAGES
 from probes.studies.result import RESULT
 from tests.fuzz import studies
@@ -75,7 +75,7 @@ def open_border(folder: Path) -> Case:
     zoo = folder / "zoo"
     counters = sorted(path.parent.name for path in zoo.glob("*/model.safetensors"))
     study_names = sorted(f"zoo/studies/{path.name}" for path in (zoo / "studies").iterdir())
-    sys.argv = ["main.py"]
+    sys.argv = ["visit.py"]
     # The shipped counters are not what is tested here.
     patch.object(models.find, "SHIPPED", zoo).start()
     patch.object(app.explorer.catalogue, "SHIPPED", zoo).start()
@@ -92,7 +92,7 @@ def open_border(folder: Path) -> Case:
 
 def open_page(path: str, query: dict[str, str]) -> AppTest:
     """A page of the explorer, with parameters in its URL."""
-    page = AppTest.from_file(str(SCRIPT), default_timeout=60)
+    page = AppTest.from_file(str(VISIT), default_timeout=60)
     page.query_params.update(query)
     if path == PAGES[path].module:  # as the first page of a session, as a link does
         page.switch_page(f"explorer/pages/{path}.py")

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from models import TransformerConfig
-from models.handbuilt import Layout
+from models.handbuilt import Layout, empty_transformer
 from models.header import CheckpointInfo
-from models.transformer import Block, Transformer
+from models.transformer import Transformer
 from probes.mechanism.handbuilt import handbuilt_counter
 from training.tasks import BOS, Task, task_settings
 
@@ -37,11 +37,7 @@ def token_counter(task: Task) -> Transformer:
     layout = Layout({"one": 1, "bos": 1, "own": 10, "share": 1, "count": 10})
     longest = 128
     cfg = TransformerConfig(task.vocab.size, "ape", n_layers=1, d_model=layout.d_model, n_heads=1, d_mlp=3 * longest)
-    counter = Transformer(cfg)
-    for parameter in counter.parameters():
-        nn.init.zeros_(parameter)
-    block = counter.blocks[0]
-    assert isinstance(block, Block)
+    counter, block = empty_transformer(cfg)
     with torch.no_grad():
         is_bos = torch.full((task.vocab.size, 1), -1.0)
         is_bos[task.vocab.id(BOS)] = 1

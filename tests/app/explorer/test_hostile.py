@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from markdown_it import MarkdownIt
 
-from app.commands.explore import SCRIPT
+from app.commands.explore import VISIT
 from app.explorer.catalogue import Entry, read_catalogue, start_folders
 from app.explorer.registry import PAGES
 from app.explorer.state import MOST_REFUSED, MOST_TYPED
@@ -52,7 +52,7 @@ def open_hostile(
 ) -> Callable[..., Any]:
     """Opens a page of an explorer that was started with hostile counters."""
     folders = ["--folder", str(more_counters), "--folder", str(hostile_counters)]
-    monkeypatch.setattr(sys, "argv", ["main.py", *folders])
+    monkeypatch.setattr(sys, "argv", ["visit.py", *folders])
     return open_page
 
 
@@ -62,7 +62,7 @@ def open_first(open_hostile: Callable[..., Any]) -> Callable[..., Any]:
     from streamlit.testing.v1 import AppTest
 
     def open_(path: str, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(SCRIPT), default_timeout=300)
+        app = AppTest.from_file(str(VISIT), default_timeout=300)
         app.query_params.update(parameters)
         if path != next(iter(PAGES)):
             app.switch_page(f"explorer/pages/{path}.py")

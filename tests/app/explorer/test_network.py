@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.commands.explore import SCRIPT, streamlit_command
+from app.commands.explore import SERVER, streamlit_command
 
 RUN = [sys.executable, "-m", "streamlit", "run"]
-ROOT = SCRIPT.parent.parent
+ROOT = SERVER.parent.parent
 
 
 def plain(port: int) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_look_up_would_be_seen(serve: Any, network_log: Any, tmp_path: Path) -
 
 def test_no_usage_is_reported_and_no_details_of_errors_are_shown() -> None:
     code = f"""from streamlit import config
-config._main_script_path = {str(SCRIPT)!r}
+config._main_script_path = {str(SERVER)!r}
 config.get_config_options(force_reparse=True)
 names = ("browser.gatherUsageStats", "client.showErrorDetails", "server.address", "browser.serverAddress")
 print([config.get_option(name) for name in names])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from models import TransformerConfig, load_counter
 from models.counter import listening
-from models.handbuilt import Layout, voted_position_counter
+from models.handbuilt import Layout, empty_transformer, voted_position_counter
 from models.header import CheckpointInfo
 from models.transformer import Transformer
 from models.transformer_block import Block
@@ -74,11 +74,7 @@ def shares_counter() -> Transformer:
     kinds = 10
     layout = Layout({"one": 1, "kind": kinds, "bos": 1, "shares": kinds, "inverse": 1, "count": 10})
     cfg = TransformerConfig(task.vocab.size, "nope", n_layers=1, d_model=layout.d_model, n_heads=1)
-    counter = Transformer(cfg)
-    for parameter in counter.parameters():
-        nn.init.zeros_(parameter)
-    block = counter.blocks[0]
-    assert isinstance(block, Block)
+    counter, block = empty_transformer(cfg)
     with torch.no_grad():
         is_kind = torch.zeros(task.vocab.size, kinds)
         is_kind[:kinds] = torch.eye(kinds)
