@@ -19,7 +19,7 @@ from probes.result import NotApplicable
 
 def default_counter() -> str:
     """The shipped mod-10 ape counter, which has snapshots."""
-    return next(name for name, _ in named_counters((SHIPPED,)) if name.startswith("mod10/ape"))
+    return next(name for name, _ in named_counters((SHIPPED,)) if name.startswith("mod10/ape-2L"))
 
 
 def main() -> None:

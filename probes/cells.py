@@ -16,7 +16,7 @@ SEED_FOLDER = re.compile(r"seed(\d{1,18})")
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellSeeds:
     """All seeds of one kind of counter, such as `mod10/ape-2L`."""
 
     name: str
@@ -25,7 +25,7 @@ class Cell:
     command: str  # trains the missing seeds; "" if none is missing
 
 
-def find_cell(name: str, seeds: Sequence[int] | None = None, runs: Path | None = None) -> Cell:
+def find_cell(name: str, seeds: Sequence[int] | None = None, runs: Path | None = None) -> CellSeeds:
     """The cell of this name with the given seeds, or with all that are known.
 
     Checkpoints are searched in `runs`, among shipped counters and in ./runs. A seed at the end of the name is ignored.
@@ -46,7 +46,7 @@ def find_cell(name: str, seeds: Sequence[int] | None = None, runs: Path | None =
     missing = tuple(sorted(known - files.keys()))
     training = read_info(next(iter(files.values()))).training
     command = sweep_line(training, missing) if missing and training else ""
-    return Cell(cell, {seed: files[seed] for seed in sorted(files.keys() & known)}, missing, command)
+    return CellSeeds(cell, {seed: files[seed] for seed in sorted(files.keys() & known)}, missing, command)
 
 
 def _seeds_in(folder: Path) -> dict[int, Path]:

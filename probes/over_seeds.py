@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from tqdm import tqdm
 
-from probes.cells import Cell
+from probes.cells import CellSeeds
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import Headline, NotApplicable, Result, Verdict
 from probes.stats import Interval, mean_interval, share_interval
@@ -124,7 +124,7 @@ class OverSeeds(Result):
         return pd.DataFrame(lines).reindex(columns=columns)
 
 
-def over_seeds(probe: str, cell: Cell, seed: int = 0, progress: bool = False) -> OverSeeds:
+def over_seeds(probe: str, cell: CellSeeds, seed: int = 0, progress: bool = False) -> OverSeeds:
     """The outcomes of a probe on every seed of a cell; the probe's own random draws use `seed` for all of them."""
     bar = tqdm(cell.files.items(), disable=not progress, unit="seed", dynamic_ncols=True, desc=f"{cell.name} {probe}")
     return gather(probe, cell, [probe_seed(probe, number, load_subject(path), seed) for number, path in bar])
@@ -139,6 +139,6 @@ def probe_seed(probe: str, number: int, subject: Subject, seed: int) -> SeedVerd
     return SeedVerdict(number, result.headline, result.verdict.sentence, result.verdict.agrees)
 
 
-def gather(probe: str, cell: Cell, verdicts: Sequence[SeedVerdict]) -> OverSeeds:
+def gather(probe: str, cell: CellSeeds, verdicts: Sequence[SeedVerdict]) -> OverSeeds:
     """The result that the verdicts of a cell's seeds make together."""
     return OverSeeds(cell.name, probe, tuple(verdicts), cell.missing, cell.command)

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from app.escape import printable
 from models.errors import CountLensError, unknown
-from probes.cells import Cell
+from probes.cells import CellSeeds
 from probes.over_seeds import SeedVerdict, gather, probe_seed
 from probes.registry import PROBES, Subject, load_subject
 from probes.result import NotApplicable, Result, plain
@@ -70,7 +70,7 @@ def collect(checkpoints: Sequence[str], probes: Sequence[str], seed: int, progre
     return Report(seed, subjects, results, _compare(subjects, results))
 
 
-def collect_cells(cells: Sequence[Cell], probes: Sequence[str], seed: int, progress: bool) -> Report:
+def collect_cells(cells: Sequence[CellSeeds], probes: Sequence[str], seed: int, progress: bool) -> Report:
     """Runs the probes (all, if none is named) on every seed of some cells; results are by cell."""
     names = _select_probes(cells, probes)
     subjects: list[Subject] = []

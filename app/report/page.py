@@ -27,7 +27,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeEntry:
     """The verdict and the figures of a probe on one counter, or on all together; or why it was skipped."""
 
     name: str
@@ -45,7 +45,7 @@ class Section:
     title: str
     question: str
     paper: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbeEntry, ...]
 
 
 def render(report: Report) -> str:
@@ -67,10 +67,10 @@ def _section(report: Report, name: str) -> Section:
     return Section(name, probe.title, probe.question, probe.paper, tuple(findings))
 
 
-def _finding(probe: str, name: str, result: Result | Skipped) -> Finding:
+def _finding(probe: str, name: str, result: Result | Skipped) -> ProbeEntry:
     if isinstance(result, Skipped):
-        return Finding(name, None, result.reason)
-    return Finding(name, result.verdict, None, pictures=pictures_of(result, probe, name))
+        return ProbeEntry(name, None, result.reason)
+    return ProbeEntry(name, result.verdict, None, pictures=pictures_of(result, probe, name))
 
 
 def pictures_of(result: Result, *title: str) -> tuple[Picture, ...]:

@@ -20,7 +20,7 @@ from probes.mechanism.grades import ALPHA, constant_null, grade, permuted_null, 
 from probes.mechanism.hypotheses import ONLY_FITS, Hypothesis, Variable, answer_ids, hypotheses_of
 from probes.mechanism.interchange import HAS_PLACEBO, Swapper
 from probes.mechanism.places import Place, is_forced, may_hold, places_of
-from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED, Prediction, Rows, draw_pairs
+from probes.mechanism.swap_pairs import BELOW, BEYOND, TRAINED, PairLengths, Prediction, draw_pairs
 from probes.result import NotApplicable, task_of_counter
 from probes.stats import Interval, share_interval
 from training.tasks import Task
@@ -88,7 +88,7 @@ class Examination:
         self._longer = self._longer_rows(places)
 
     def _swapper(
-        self, rows: Rows, n_pairs: int, seed: int, places: Sequence[Place], counted: int | None = None
+        self, rows: PairLengths, n_pairs: int, seed: int, places: Sequence[Place], counted: int | None = None
     ) -> Swapper:
         pairs = draw_pairs(self.counter, self.task, self.hypotheses, n_pairs, seed, rows, counted)
         return Swapper(self.counter, pairs, places, self._along)

@@ -24,8 +24,8 @@ from training.evaluate import evaluating
 
 Basis = Float[Tensor, "d rank"]
 Projector = Float[Tensor, "d d"]  # takes a displacement to what of it belongs to one variable
-Move = Callable[[Tensor, Tensor], Tensor]  # base and source activations to new base activations
-Edit = Callable[..., Tensor]  # of a hook
+Blend = Callable[[Tensor, Tensor], Tensor]  # base and source activations to new base activations
+HookEdit = Callable[..., Tensor]  # of a hook
 
 EXPLAINED = 0.999  # of a variable's effects, within its directions
 MAX_RANK = 9  # of those directions: what ten values of a variable span
@@ -61,7 +61,7 @@ class Swapper:
             logits = self.counter.run_from(layer, 0, stream, pairs.base.position_ids, {})
         return logits[pairs.row, pairs.column].argmax(-1)
 
-    def _edit(self, place: Place, name: str, variable: Variable | None, placebo: int | None) -> Edit:
+    def _edit(self, place: Place, name: str, variable: Variable | None, placebo: int | None) -> HookEdit:
         if place.at == "window":
             return self._share_edit(place, name)
         if place.at not in ("weight", "turn"):
@@ -73,7 +73,7 @@ class Swapper:
             return self._turn_edit(source - base, key)
         return self._weight_edit(place, base, source, key)
 
-    def _move(self, place: Place, placebo: int | None) -> Move:
+    def _move(self, place: Place, placebo: int | None) -> Blend:
         def move(base: Tensor, source: Tensor) -> Tensor:
             if place.within is None and placebo is None:
                 return source
@@ -84,7 +84,7 @@ class Swapper:
 
         return move
 
-    def _swap_edit(self, place: Place, name: str, move: Move) -> Edit:
+    def _swap_edit(self, place: Place, name: str, move: Blend) -> HookEdit:
         row, column, taken = self.pairs.row, self.pairs.column, self.pairs.taken_from(place.at)
         donor = self.source[name]
 
@@ -101,7 +101,9 @@ class Swapper:
 
         return edit
 
-    def _weight_edit(self, place: Place, base: Float[Tensor, "row"], source: Float[Tensor, "row"], key: int) -> Edit:
+    def _weight_edit(
+        self, place: Place, base: Float[Tensor, "row"], source: Float[Tensor, "row"], key: int
+    ) -> HookEdit:
         """A hook that adds log(base / source) to the first token's scores: against it, base tokens look like source."""
         token_ids, row = self.pairs.base.token_ids, self.pairs.row
         heavier = torch.zeros(token_ids.shape, device=token_ids.device)
@@ -119,7 +121,7 @@ class Swapper:
 
         return edit
 
-    def _turn_edit(self, places: Float[Tensor, "row"], key: int) -> Edit:
+    def _turn_edit(self, places: Float[Tensor, "row"], key: int) -> HookEdit:
         """A hook that turns a key as if its token stood `places` further back."""
         cos, sin = self.counter.rotary_cos, self.counter.rotary_sin
         index = places.abs().long()
@@ -133,7 +135,7 @@ class Swapper:
 
         return edit
 
-    def _share_edit(self, place: Place, name: str) -> Edit:
+    def _share_edit(self, place: Place, name: str) -> HookEdit:
         """A hook that gives the first token the source's share of attention, at the last tokens; others are scaled."""
         row, pairs, donor = self.pairs.row, self.pairs, self.source[name]
 

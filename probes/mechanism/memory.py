@@ -20,7 +20,7 @@ from probes.result import NotApplicable
 from training.evaluate import evaluating
 
 Vectors = Float[Tensor, "row d"]
-Answers = Int[Tensor, "row later"]
+LaterAnswers = Int[Tensor, "row later"]
 ROWS_AT_ONCE = 128  # some memories are large
 
 
@@ -50,7 +50,7 @@ class Remembers(Protocol):
     def after(self, token_ids: Int[Tensor, "row pos"]) -> Float[Tensor, "row pos d"]:
         """The memory vector after every token."""
 
-    def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> Answers:
+    def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> LaterAnswers:
         """The answers at these tokens when they are read after such memories."""
 
 
@@ -85,7 +85,7 @@ class CounterMemory:
                 vectors.append(torch.cat([part.flatten(1) for layer in memory for part in layer.values()], 1).cpu())
         return torch.stack(vectors, 1)
 
-    def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> Answers:
+    def go_on(self, vectors: Vectors, token_ids: Int[Tensor, "row later"]) -> LaterAnswers:
         """The answers at these tokens when they are read after such memories."""
         chunks = zip(vectors.split(ROWS_AT_ONCE), token_ids.split(ROWS_AT_ONCE), strict=True)
         return torch.cat([self.logits(*chunk).argmax(-1) for chunk in chunks])

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from probes.mechanism.grades import of_what_is_left
-from probes.mechanism.memory import Answers, Remembers, Vectors
+from probes.mechanism.memory import LaterAnswers, Remembers, Vectors
 from probes.mechanism.memory_trials import Trials
 from probes.stats import Interval, wilson
 
@@ -107,7 +107,7 @@ def difference(score: Interval, null: Interval) -> Interval:
     return Interval(value, low, high)
 
 
-def edit_scores(memory: Remembers, trials: Trials, edits: Sequence[Vectors], claimed: Answers) -> EditScores:
+def edit_scores(memory: Remembers, trials: Trials, edits: Sequence[Vectors], claimed: LaterAnswers) -> EditScores:
     """The score of every trial under each edit."""
     answers = memory.go_on(torch.cat(list(edits)), trials.next_ids.repeat(len(edits), 1))
     return torch.stack([trials.scores(by_trial, claimed) for by_trial in answers.split(len(trials))])
@@ -119,7 +119,7 @@ class Judge:
 
     memory: Remembers
     trials: Trials
-    claimed: Answers
+    claimed: LaterAnswers
 
     def claim(
         self,

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from probes.inputs.counterfactual_rows import counted_rows
-from probes.mechanism.memory import Answers, Remembers, Vectors
+from probes.mechanism.memory import LaterAnswers, Remembers, Vectors
 from probes.mechanism.memory_directions import Values
 from probes.result import NotApplicable
 from training.tasks import NOT_SCORED, Task
@@ -36,8 +36,8 @@ class Trials:
     own: Vectors
     donor: Vectors
     next_ids: Int[Tensor, "row later"]
-    own_labels: Answers
-    donor_labels: Answers
+    own_labels: LaterAnswers
+    donor_labels: LaterAnswers
     about: Int[Tensor, "row"]  # the kind whose count is taken from the donor; 0 where there is one kind
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Trials:
     def __getitem__(self, index: Tensor | slice) -> "Trials":
         return Trials(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
-    def scores(self, answers: Answers, claimed: Answers) -> Float[Tensor, "row"]:
+    def scores(self, answers: LaterAnswers, claimed: LaterAnswers) -> Float[Tensor, "row"]:
         """The score of each trial, from 0 to 1: how many of its answers are as claimed."""
         right = (answers == claimed).double()
         tells = self.own_labels != self.donor_labels
@@ -83,7 +83,7 @@ def counted_memories(task: Task, memory: Remembers) -> Float[Tensor, "count d"]:
     return memory.after(equal_row(task))[0, task.prefix : task.prefix + last]
 
 
-def labels_after(task: Task, counts: Int[Tensor, "row"], later: int = LATER) -> Answers:
+def labels_after(task: Task, counts: Int[Tensor, "row"], later: int = LATER) -> LaterAnswers:
     """The right answers at the `later` tokens that follow on `counts` equal ones."""
     return task.answer_ids(counts[:, None] + torch.arange(later))
 

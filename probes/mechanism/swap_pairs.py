@@ -20,7 +20,7 @@ from probes.mechanism.places import Place
 from training.batches import Batch
 from training.tasks import NOT_SCORED, Task
 
-Rows = Literal["near", "far", "longer"]
+PairLengths = Literal["near", "far", "longer"]
 TRAINED, BELOW, BEYOND = "trained", "below 1", "beyond"
 ROUNDS = 3  # of a modular counter's base that rows count
 CANDIDATES = 24  # pairs of tokens per pair of rows, of which the most telling is kept
@@ -139,7 +139,7 @@ def draw_pairs(
     hypotheses: Mapping[str, Hypothesis],
     n_pairs: int,
     seed: int,
-    rows: Rows = "near",
+    rows: PairLengths = "near",
     counted: int | None = None,
 ) -> SwapPairs:
     """Pairs of tokens in rows of `counted` tokens: the candidates about which most hypotheses say something."""

@@ -24,14 +24,14 @@ def best_of(seeds: int, task: str, position: str, tmp_path: Path) -> tuple[float
 
 @pytest.mark.parametrize(("position", "recognised"), [("ape", 1), ("sine", 1), ("spe", 1), ("nope", 0), ("rope", 0)])
 def test_who_recognises_the_first_of_equal_tokens(position: str, recognised: int, tmp_path: Path) -> None:
-    ind, ood = best_of(3, "first_tok_homogeneous", position, tmp_path)
+    ind, ood = best_of(3 if recognised else 1, "first_tok_homogeneous", position, tmp_path)
     assert (ind >= 99, ood >= 99) == ((True, True) if recognised else (False, False))
     if not recognised:
         assert (ind, ood) == (0.0, 0.0)
 
 
 def test_learned_positions_count_modulo_10_past_the_training_length(tmp_path: Path) -> None:
-    ind, ood = best_of(3, "mod10", "ape", tmp_path)
+    ind, ood = best_of(1, "mod10", "ape", tmp_path)
     assert ind >= 99
     assert ood >= 95
 

@@ -31,7 +31,7 @@ LAYERS = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A claim of the paper."""
 
     title: str
@@ -41,7 +41,7 @@ class Claim:
     lines: Callable[["Comparison"], Iterator[Line]]  # what our scores say
 
 
-def judge(claim: Claim, comparison: "Comparison") -> Finding:
+def judge(claim: PaperClaim, comparison: "Comparison") -> Finding:
     """What our scores say about a claim."""
     return Finding(tuple(claim.lines(comparison)))
 
@@ -201,15 +201,15 @@ def _medians(comparison: "Comparison") -> Iterator[Line]:
         yield bounded(name, ours_gap, paper_gap, below=LARGE_GAP, decides=False, run=run)
 
 
-CLAIMS: dict[str, Claim] = {
-    "succession": Claim(
+CLAIMS: dict[str, PaperClaim] = {
+    "succession": PaperClaim(
         "The list of numbers does not help",
         "section 4",
         "A model that can recite 1, 2, … 100 and has counted up to 50 things still cannot count to 51.",
         "The number list is added to the training rows; the counter is then asked to count more things than it saw.",
         _succession,
     ),
-    "helper": Claim(
+    "helper": PaperClaim(
         "A helper token makes it easy",
         "section 4",
         "Who has counted bananas up to 100 can also count apples beyond the 50 seen in training, under every scheme.",
@@ -217,7 +217,7 @@ CLAIMS: dict[str, Claim] = {
         "layers; the claim wants most answers beyond 50 right.",
         _helper,
     ),
-    "shifted start": Claim(
+    "shifted start": PaperClaim(
         "From a shifted start, only rope goes on",
         "section 4",
         "When a row begins at any number, so that all number words are known, only rope with four layers counts more "
@@ -225,14 +225,14 @@ CLAIMS: dict[str, Claim] = {
         "Rows begin with a number k and go on from k + 1; training counts up to 50 things, the test more.",
         _shifted_start,
     ),
-    "far extrapolation": Claim(
+    "far extrapolation": PaperClaim(
         "And rope does not go far",
         "section 5, appendix G",
         "What rope learns is fragile: four times the training length is too much for it.",
         "The same task with other lengths in training and test.",
         _far_extrapolation,
     ),
-    "modular": Claim(
+    "modular": PaperClaim(
         "Modulo 10, ape and sine go on",
         "section 4",
         "ape and sine count modulo 10 beyond training lengths; spe breaks off there; nope and rope never learn it.",
@@ -240,14 +240,14 @@ CLAIMS: dict[str, Claim] = {
         "answers the same is right in 11.8 % of cases.",
         _modular,
     ),
-    "selective": Claim(
+    "selective": PaperClaim(
         "Counting each kind by itself",
         "section 4",
         "With two layers nope counts best how often a token occurred before; with four layers all but rope can.",
         "Rows of ten kinds of tokens, longer in the test than in training.",
         _selective,
     ),
-    "first token": Claim(
+    "first token": PaperClaim(
         "First step of counting modulo 10: recognise the first token",
         "section 5, appendices D and E",
         "Counting starts by recognising the first token; nope and rope cannot, when all tokens are equal.",
@@ -255,7 +255,7 @@ CLAIMS: dict[str, Claim] = {
         "trained to count modulo 10 (100 % is always, 50 % is chance).",
         _first_token,
     ),
-    "clusters": Claim(
+    "clusters": PaperClaim(
         "Second step: positions modulo 10",
         "section 5, appendix D",
         "In modular counters that extrapolate (ape, sine), states cluster by position modulo 10; in spe they do not.",
@@ -263,7 +263,7 @@ CLAIMS: dict[str, Claim] = {
         "differ modulo 10, if it is more than chance. From 50 % on, clusters can be seen.",
         _no_scores,
     ),
-    "subtraction": Claim(
+    "subtraction": PaperClaim(
         "Third step: subtract the first token's position",
         "section 5",
         "Each token subtracts the first token's position from its own, modulo 10; that is the answer.",
@@ -271,7 +271,7 @@ CLAIMS: dict[str, Claim] = {
         "by as many; shown is how many do.",
         _no_scores,
     ),
-    "attention": Claim(
+    "attention": PaperClaim(
         "Selective counting wants attention that ignores position",
         "section 5, appendix E",
         "Selective counting wants attention that ignores position; rope's cannot.",
@@ -279,7 +279,7 @@ CLAIMS: dict[str, Claim] = {
         "how far positions move attention scores, in percent of how far the choice of tokens moves them.",
         _position_blind,
     ),
-    "bos": Claim(
+    "bos": PaperClaim(
         "nope and rope need a first token of its own",
         "appendix C",
         "nope and rope need a bos token as an anchor to count from.",
@@ -287,7 +287,7 @@ CLAIMS: dict[str, Claim] = {
         "stands in its place.",
         _bos,
     ),
-    "recurrent": Claim(
+    "recurrent": PaperClaim(
         "Recurrent models count; newer ones less so",
         "section 6, appendix A",
         "RNN and LSTM count beyond training with one layer; S4, Mamba and RWKV-6, made to train in parallel, each fail "
@@ -295,7 +295,7 @@ CLAIMS: dict[str, Claim] = {
         "The same tasks, one layer.",
         _recurrent,
     ),
-    "medians": Claim(
+    "medians": PaperClaim(
         "Luck with the seed",
         "appendix B",
         "Where sine, ape, spe, Mamba or RWKV-6 can extrapolate, many of their seeds still do not.",

@@ -14,7 +14,7 @@ from app.explorer.seeds import read_all_scores
 from app.explorer.walk import STOPS, ClaimProbe, Stop, find_entry
 from app.figures.claim_lines import badge, claim_lines, legend, untested
 from models.errors import CountLensError
-from training.paper.claims import CLAIMS, Claim, judge
+from training.paper.claims import CLAIMS, PaperClaim, judge
 from training.paper.comparison import Comparison, compare
 from training.paper.differences import FILE, read_differences
 from training.paper.finding import Finding, Line
@@ -83,7 +83,7 @@ def _comparison(catalogue: Catalogue) -> Comparison | None:
     return compare(rows, reasons)
 
 
-def _draw_claim(number: int, claim: Claim, stop: Stop, catalogue: Catalogue) -> _Places:
+def _draw_claim(number: int, claim: PaperClaim, stop: Stop, catalogue: Catalogue) -> _Places:
     """All of a claim but its numbers."""
     st.subheader(f"{number}. {claim.title}", anchor=_anchor(claim))
     verdict = st.empty()
@@ -118,7 +118,7 @@ def _draw_overview(place: DeltaGenerator, findings: dict[str, Finding], pending:
     place.html(f"<ol style='line-height: 1.8'>{''.join(lines)}</ol>")
 
 
-def _anchor(claim: Claim) -> str:
+def _anchor(claim: PaperClaim) -> str:
     return "".join(char if char.isalnum() else "-" for char in claim.title.lower())
 
 
