@@ -143,15 +143,6 @@ class Anchors(Result):
         ]
         return pd.DataFrame(lines)
 
-    def moves_frame(self) -> pd.DataFrame:
-        """One line per kind of move."""
-        lines = [
-            {"tokens": move.tokens, "follows": move.follows.value, "low": move.follows.low, "high": move.follows.high}
-            | {"changes": move.changes.value}
-            for move in self.moves
-        ]
-        return pd.DataFrame(lines)
-
 
 def anchor_surplus(accuracy: Interval, permuted: Interval | None, lead: Interval, at_worst: float) -> float:
     """The surplus over both nulls: over the wrong anchor by the lead, which is taken on the same rows.

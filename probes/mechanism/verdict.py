@@ -182,16 +182,6 @@ class Mechanisms(Result):
         ]
         return pd.DataFrame(lines)
 
-    def nulls_frame(self) -> pd.DataFrame:
-        """One line for each null of each claim."""
-        lines = [
-            {"hypothesis": tested.name, "claim": claim.variable, "null": name} | vars(null)
-            for tested in self.hypotheses
-            for claim in tested.claims
-            for name, null in claim.nulls.items()
-        ]
-        return pd.DataFrame(lines)
-
     def places_frame(self) -> pd.DataFrame:
         """One line for each place where a variable was sought."""
         return pd.DataFrame([vars(place) for place in self.searched])

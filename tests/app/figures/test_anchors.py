@@ -29,6 +29,6 @@ def test_bars_are_the_scores_and_the_anchor_that_stands_out_is_blue(result: Anch
 
 def test_moves_are_drawn_with_what_changes_at_all(result: Anchors) -> None:
     follows, changes = moves_figure(result).data
-    assert list(follows.x) == list(result.moves_frame()["follows"])
-    assert list(changes.x) == list(result.moves_frame()["changes"])
+    assert list(follows.x) == [move.follows.value for move in result.moves]
+    assert list(changes.x) == [move.changes.value for move in result.moves]
     assert len(figures_of(result)) == 2
