@@ -40,7 +40,7 @@ def grade_of(result: Result) -> str:
 
 
 def measure(folder: str, known: set[tuple[str, str, str]]) -> None:
-    """Asks every seed of a folder that is not in the table yet."""
+    """Asks every seed of a folder that is not in the table yet, and adds it to what is known."""
     cell = find_cell(folder)
     name = "/".join(Path(cell.name).parts[-2:])
     for seed, path in cell.files.items():
@@ -54,8 +54,10 @@ def measure(folder: str, known: set[tuple[str, str, str]]) -> None:
                 continue
             headline = result.headline
             numbers = (f"{value:.4f}" for value in (headline.value, headline.low, headline.high))
+            line = (name, seed, probe, headline.label, grade_of(result), *numbers)
             with TABLE.open("a", newline="") as file:
-                csv.writer(file).writerow((name, seed, probe, headline.label, grade_of(result), *numbers))
+                csv.writer(file, lineterminator="\n").writerow(line)
+            known.add((name, str(seed), probe))
 
 
 def read_table() -> list[dict[str, Any]]:
