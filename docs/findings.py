@@ -29,7 +29,7 @@ from app.figures.studies import panel_figure
 from app.report.study import write_tables
 from models.atomic import write_text
 from probes.stats import Interval
-from probes.studies.analysis import mean_of, over_seeds, select
+from probes.studies.analysis import mean_of, over_seeds, rank_correlation, select
 from probes.studies.registry import STUDIES
 from probes.studies.result import RESULT, SHIPPED_STUDIES, StudyResult, in_words, list_results, read_result
 from probes.studies.study import JudgedClaim, Panel, Study
@@ -87,6 +87,7 @@ class Page:
             "status": self.status,
             "mean": self.mean,
             "count": self.count,
+            "correlation": self.correlation,
             "claims": unjudged if self.result is None else self.result.claims,
             "came_out": came_out,
         }
@@ -116,6 +117,12 @@ class Page:
         assert interval is not None, f"{self.name}: too few runs with {column} and {values}"
         scale = 100 if form == "share" else 1
         return in_words(Interval(*(scale * bound for bound in vars(interval).values())), "%" if form else "")
+
+    def correlation(self, column: str, other: str, within: str, **values: object) -> str:
+        """The rank correlation of two columns over the runs with these values, with its interval."""
+        interval = over_seeds(self._runs(values), rank_correlation(column, other, within=within))
+        assert interval is not None, f"{self.name}: too few runs with {values}"
+        return in_words(interval, "")
 
     def count(self, column: str, above: float, **values: object) -> str:
         """How many of the runs with these values have more than that in a column, as 9 of 10."""
