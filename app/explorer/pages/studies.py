@@ -11,8 +11,9 @@ from app.explorer.catalogue import Catalogue
 from app.explorer.draw import draw_panel
 from app.explorer.page import DrawnPanel, Panel
 from app.figures.studies import panel_figure
+from probes.studies import study
 from probes.studies.registry import STUDIES
-from probes.studies.result import ResultFile, StudyResult, describe, list_results
+from probes.studies.result import SHIPPED_STUDIES, ResultFile, StudyResult, describe, list_results
 
 
 def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
@@ -48,11 +49,21 @@ def _show_result(result: StudyResult, path: Path) -> dict[str, DrawnPanel]:
     drawn: dict[str, DrawnPanel] = {}
     for number, panel in enumerate(result.panels):
         key = f"study-{number}"
-        read = f"read_result(Path({path.name!r})).panels[{number}]"
-        imports = ("from pathlib import Path", "from probes.studies.result import read_result")
-        picture = Panel(panel.caption, Call(panel_figure, Given("panel", panel, read, imports)), result.to_frame)
+        read = _read_panel(panel, path, number)
+        picture = Panel(panel.caption, Call(panel_figure, read), result.to_frame)
         draw_panel(picture, key, f"{result.study}-{number}")
         drawn[key] = DrawnPanel(picture.alt)
     if result.missing:
         st.caption(f"Not in the table: {for_markdown(', '.join(result.missing))}.")
     return drawn
+
+
+def _read_panel(panel: study.Panel, path: Path, number: int) -> Given:
+    """A picture's data, as an argument of calls. The code has the path of a shipped result, and no other path."""
+    if path.is_relative_to(SHIPPED_STUDIES):
+        where = f"SHIPPED_STUDIES / {path.relative_to(SHIPPED_STUDIES).as_posix()!r}"
+        imports: tuple[str, ...] = ("from probes.studies.result import SHIPPED_STUDIES, read_result",)
+    else:
+        where = f"Path({path.name!r})"
+        imports = ("from pathlib import Path", "from probes.studies.result import read_result")
+    return Given("panel", panel, f"read_result({where}).panels[{number}]", imports)
