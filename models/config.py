@@ -14,7 +14,7 @@ from models.schemes import SCHEMES
 LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # Fields that files leave out if they are None, so that files written before these fields existed stay the same, byte
 # for byte.
-OMITTED_IF_NONE = ("periods",)
+OMITTED_IF_NONE = ("periods", "embed_lr")
 
 
 def omit_unset(values: dict[str, Any]) -> dict[str, Any]:

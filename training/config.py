@@ -85,6 +85,7 @@ class OptimiserOptions:
     steps: Steps | None = None  # training steps
     batch_size: RowCount | None = None  # rows per step
     lr: LearningRate | None = None  # peak learning rate
+    embed_lr: LearningRate | None = None  # of the token embedding, as a multiple of the others' (1)
     warmup_steps: Step | None = None  # steps of linear warm-up
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
     weight_decay: Decay | None = None  # AdamW's
@@ -144,7 +145,7 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
         values = asdict(self)
-        return values | {"model": omit_unset(values["model"])}
+        return values | {group: omit_unset(values[group]) for group in ("model", "optimiser")}
 
     @classmethod
     def from_dict(cls: type[C], values: object, style: str = IN_FILE) -> C:

@@ -43,6 +43,7 @@ class Recipe:
     steps: int
     batch_size: int
     lr: float
+    embed_lr: float | None  # None: 1, as all other weights
     warmup_steps: int
     schedule: str
     weight_decay: float
@@ -62,6 +63,7 @@ SMALL = Recipe(
     steps=2000,
     batch_size=16,
     lr=2e-3,
+    embed_lr=None,
     warmup_steps=100,
     schedule="cosine",
     weight_decay=0.3,
@@ -80,6 +82,7 @@ PAPER = Recipe(
     steps=312_500,
     batch_size=32,
     lr=1e-4,
+    embed_lr=None,
     warmup_steps=3000,
     schedule="constant",
     weight_decay=0.01,
@@ -318,6 +321,7 @@ LABELS = {
     "steps": "{}steps",
     "batch_size": "batch{}",
     "lr": "lr{:g}",
+    "embed_lr": "embedlr{:g}",
     "warmup_steps": "warmup{}",
     "schedule": "{}",
     "weight_decay": "wd{:g}",

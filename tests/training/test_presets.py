@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
 from models.errors import CountLensError
 from models.families import FAMILIES
@@ -18,7 +20,8 @@ from training.config import (
     TrainConfig,
 )
 from training.presets import model_config, preset_recipe, resolve, run_name
-from training.run.loop import lr_factor
+from training.run.folder import RunFolder
+from training.run.loop import Trainer, lr_factor
 from training.tasks import TASKS
 
 
@@ -33,7 +36,7 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std", "periods"} == {"dropout", "d_state", "d_head"}  # a transformer has none of them
+    assert missing - {"embed_std", "periods", "embed_lr"} == {"dropout", "d_state", "d_head"}  # no transformer has them
     assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
@@ -189,3 +192,31 @@ def test_the_learning_rate_warms_up_and_then_falls_or_stays() -> None:
     constant = replace(cosine, schedule="constant")
     assert [lr_factor(step, constant) for step in (4, 10, 109)] == [0.5, 1.0, 1.0]
     assert lr_factor(0, replace(constant, warmup_steps=0)) == 1.0
+
+
+@pytest.mark.parametrize("model", [{"family": family} for family in FAMILIES if family != "transformer"] + [{}], ids=str)
+def test_the_token_embedding_may_learn_at_a_rate_of_its_own(model: dict[str, str], tmp_path: Path) -> None:
+    """With a rate of 0 it stays as it began, and all else is trained; with 1 nothing differs from no such option."""
+    weights: dict[float | None, dict[str, torch.Tensor]] = {}
+    for rate in (None, 0.0, 1.0):
+        optimiser = OptimiserOptions(steps=3, batch_size=2, embed_lr=rate)
+        options = config("helper", d_model=16, n_layers=1, **model)
+        trainer = Trainer(RunFolder.create(tmp_path / str(rate), resolve(replace(options, optimiser=optimiser))))
+        first = {name: tensor.clone() for name, tensor in trainer.parts.counter.named_parameters()}
+        for _ in range(3):
+            trainer.advance()
+        weights[rate] = dict(trainer.parts.counter.named_parameters())
+        trained = {name for name, tensor in weights[rate].items() if not torch.equal(tensor, first[name])}
+        assert ("embed.W_E" in trained) == (rate != 0)
+        assert "unembed.W_U" in trained or model == {"family": "mamba"}  # whose head is its embedding
+    for name, tensor in weights[None].items():
+        torch.testing.assert_close(weights[1.0][name], tensor)
+
+
+def test_files_say_nothing_of_an_embedding_rate_that_is_not_set() -> None:
+    """So the files of runs that were trained before there was such an option stay the same."""
+    usual = resolve(config("mod10"))
+    slow = resolve(replace(config("mod10"), optimiser=OptimiserOptions(embed_lr=0.01)))
+    assert "embed_lr" not in usual.to_dict()["optimiser"]
+    assert RunConfig.from_dict(slow.to_dict()) == slow
+    assert run_name(slow) == "mod10/ape-2L-embedlr0.01/seed0"

@@ -159,8 +159,9 @@ def _recipe(training: dict[str, Any]) -> str:
         return "?"
     recipe = resolve(TrainConfig.from_dict(training)).optimiser
     schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
+    slower = "" if recipe.embed_lr is None else f" (embedding {recipe.lr * recipe.embed_lr:g})"
     return (
-        f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}, wd {recipe.weight_decay:g}, "
+        f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}{slower}, wd {recipe.weight_decay:g}, "
         f"clip {recipe.clip:g}"
     )
 

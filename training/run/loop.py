@@ -72,6 +72,14 @@ def lr_factor(step: int, options: OptimiserSettings) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
+def scale_lr(groups: list[dict[str, Any]], parameter: Tensor, factor: float) -> list[dict[str, Any]]:
+    """The optimiser's groups, with `parameter` in a group of its own whose learning rate is `factor` times as large."""
+    home = next(group for group in groups if any(other is parameter for other in group["params"]))
+    others = [other for other in home["params"] if other is not parameter]
+    rest = [home | {"params": others} if group is home else group for group in groups]
+    return [*rest, home | {"params": [parameter], "lr": home["lr"] * factor}]
+
+
 def snapshot_steps(steps: int, snapshots: int) -> set[int]:
     """The steps at which snapshots are saved: log-spaced from 1 to the last step, and step 0."""
     if snapshots < 1:
@@ -94,8 +102,11 @@ def _build(config: RunConfig, device: torch.device) -> _Parts:
     weights = torch.Generator().manual_seed(config.seed)
     counter = build_counter(model_config(config), weights).to(device)
     options = config.optimiser
+    groups = counter.parameter_groups(options.lr, options.weight_decay)
+    if options.embed_lr is not None:
+        groups = scale_lr(groups, counter.embed.W_E, options.embed_lr)
     optimiser = torch.optim.AdamW(
-        counter.parameter_groups(options.lr, options.weight_decay),
+        groups,
         betas=(0.9, options.beta2),
         fused=device.type != "mps",
     )
