@@ -18,10 +18,12 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1] / "tests/helpers"))
 
 from mechanism_nulls import (
+    OF_MODES,
     explain_untrained,
     has_anchor,
     hypotheses_of,
     most_alarms,
+    supported_by_dealt_modes,
     supported_by_hashed_counts,
     supported_by_random_table,
 )
@@ -145,6 +147,7 @@ NULLS: dict[str, Alarm] = {
         f"mechanism, {name}: hashed counts": supports(name, supported_by_hashed_counts)
         for name in hypotheses_of("selective")
     },
+    **{f"mechanism, {name}: modes dealt out again": supports(name, supported_by_dealt_modes) for name in OF_MODES},
 }
 
 

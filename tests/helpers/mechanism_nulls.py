@@ -3,6 +3,7 @@
 The tests make few draws; `benchmarks/false_alarms.py` makes a thousand.
 """
 
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from planted_anchor import Broken, Planted
 from planted_memory import HashedCounts, RandomTable
 from scipy.stats import binom
+from torch import Tensor
 
 from models import TransformerConfig, build_counter
 from models.header import CheckpointInfo
@@ -19,10 +21,16 @@ from models.transformer import Transformer
 from probes.mechanism.anchor_formulas import ANCHORS
 from probes.mechanism.anchors import anchor_probe
 from probes.mechanism.grades import ALPHA
+from probes.mechanism.handbuilt_modes import handbuilt_modes
+from probes.mechanism.memory import CounterMemory
+from probes.mechanism.memory_bench import Bench
 from probes.mechanism.memory_hypotheses import HYPOTHESES
+from probes.mechanism.memory_modes import Modes
 from probes.mechanism.memory_verdict import examine
 from probes.mechanism.verdict import mechanisms
 from training.tasks import Task, make_task, task_settings
+
+OF_MODES = {name: HYPOTHESES[name] for name in ("slow_modes", "clock_modes")}
 
 
 def most_alarms(draws: int) -> int:
@@ -83,3 +91,39 @@ def supported_by_hashed_counts(seed: int) -> frozenset[str]:
     """The hypotheses that a memory with a random vector per set of counts is said to support."""
     task = make_task("selective")
     return frozenset(tested.name for tested in examine(task, HashedCounts(task, seed), trials=16, seed=seed).supported)
+
+
+class PairedModes(Modes):
+    """Modes that are only drawn in pairs, as they are dealt out."""
+
+    def random_key(self, generator: torch.Generator) -> Tensor:
+        n_channels, n_modes = self.eigenvalues.shape
+        key = torch.rand(n_channels, n_modes // 2, generator=generator, dtype=torch.float64)
+        return key.repeat_interleave(2, 1)
+
+
+@cache
+def _planted_clock() -> tuple[Bench, Modes]:
+    counter = handbuilt_modes("clock", make_task("mod10"))
+    bench = Bench.of(make_task("mod10"), CounterMemory(counter), 24, seed=0)
+    modes = Modes.of(counter, bench.memory.parts)
+    assert torch.equal(modes.eigenvalues[:, ::2], modes.eigenvalues[:, 1::2].conj())
+    return bench, modes
+
+
+@cache
+def supported_by_dealt_modes(seed: int) -> frozenset[str]:
+    """The hypotheses about modes that are supported after the eigenvalues of a planted clock are dealt out again.
+
+    They are dealt out in conjugate pairs, so that any modes may be called slow or clocks.
+    """
+    bench, modes = _planted_clock()
+    generator = torch.Generator().manual_seed(seed)
+    pairs = modes.eigenvalues.reshape(-1, 2)
+    order = torch.randperm(len(pairs), generator=generator)
+    dealt = PairedModes(modes.parts, pairs[order].reshape(modes.eigenvalues.shape), modes.vectors)
+    drawn = replace(bench, generator=torch.Generator().manual_seed(seed))
+    with patch.object(Modes, "of", lambda counter, parts: dealt):
+        return frozenset(
+            name for name, hypothesis in OF_MODES.items() if all(claim.supported for claim in hypothesis.claims(drawn))
+        )

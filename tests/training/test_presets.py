@@ -194,7 +194,9 @@ def test_the_learning_rate_warms_up_and_then_falls_or_stays() -> None:
     assert lr_factor(0, replace(constant, warmup_steps=0)) == 1.0
 
 
-@pytest.mark.parametrize("model", [{"family": family} for family in FAMILIES if family != "transformer"] + [{}], ids=str)
+@pytest.mark.parametrize(
+    "model", [{"family": family} for family in FAMILIES if family != "transformer"] + [{}], ids=str
+)
 def test_the_token_embedding_may_learn_at_a_rate_of_its_own(model: dict[str, str], tmp_path: Path) -> None:
     """With a rate of 0 it stays as it began, and all else is trained; with 1 nothing differs from no such option."""
     weights: dict[float | None, dict[str, torch.Tensor]] = {}
