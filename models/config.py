@@ -8,13 +8,25 @@ from msgspec import Meta
 
 from models.border import check_fields
 from models.errors import CountLensError, unknown
-from models.ranges import Dropout, Heads, HiddenWidth, Layers, Length, Period, StateSize, Std, VocabularySize, Width
+from models.ranges import (
+    Dropout,
+    Heads,
+    HiddenWidth,
+    Layers,
+    LearningRate,
+    Length,
+    Period,
+    StateSize,
+    Std,
+    VocabularySize,
+    Width,
+)
 from models.schemes import SCHEMES
 
 LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # Fields that files leave out if they are None, so that files written before these fields existed stay the same, byte
 # for byte.
-OMITTED_IF_NONE = ("periods", "embed_lr")
+OMITTED_IF_NONE = ("periods", "embed_lr", "state_lr")
 
 
 def omit_unset(values: dict[str, Any]) -> dict[str, Any]:
@@ -207,6 +219,9 @@ class S4Config(RecurrentConfig):
     dt_min: Annotated[float, Meta(gt=0, le=100)] = 1e-3  # smallest initial step
     dt_max: Annotated[float, Meta(gt=0, le=100)] = 0.1  # largest initial step
     kernel_length: Length = 128  # the stored C belongs to a kernel of this length
+    # Learning rate of A, B, C and dt as a multiple of that of the other weights, with the same weight decay. None: as
+    # S4's authors train them, at no more than 1e-3 and without decay.
+    state_lr: LearningRate | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,6 +20,7 @@ StateSize = Annotated[int, Meta(ge=1, le=2**12)]
 Period = Annotated[float, Meta(ge=1, le=10**9)]  # positions until a wave begins again
 Std = Annotated[float, Meta(ge=0, le=100)]
 Dropout = Annotated[float, Meta(ge=0, lt=1)]
+LearningRate = Annotated[float, Meta(ge=0, le=100)]
 Step = Annotated[int, Meta(ge=0, le=10**9)]
 Steps = Annotated[int, Meta(ge=1, le=10**9)]
 RowCount = Annotated[int, Meta(ge=1, le=10**6)]

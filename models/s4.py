@@ -177,15 +177,20 @@ class S4(Recurrent):
         uniform_(self.unembed.W_U, self.cfg.d_model**-0.5, generator)
 
     def parameter_groups(self, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-        """Two groups, as S4's authors do: A, B, C and dt have a learning rate of at most 1e-3 and no weight decay.
+        """Two groups: the parameters of the kernels (A, B, C and dt), and all others.
 
-        Weight decay would pull dt to 1 and frequencies to 0, and a large step in them changes the kernel completely.
+        S4's authors give the kernels a learning rate of at most 1e-3 and no weight decay, since decay pulls dt to 1 and
+        frequencies to 0, and a large step in them changes a kernel completely. With `cfg.state_lr` they are trained as
+        all other weights are, at that multiple of their rate.
         """
         mixers = [module for module in self.modules() if isinstance(module, S4Mixer)]
-        slow = [parameter for mixer in mixers for parameter in mixer.kernel_parameters()]
-        slow_ids = {id(parameter) for parameter in slow}
-        rest = [parameter for parameter in self.parameters() if id(parameter) not in slow_ids]
+        kernels = [parameter for mixer in mixers for parameter in mixer.kernel_parameters()]
+        kernel_ids = {id(parameter) for parameter in kernels}
+        rest = [parameter for parameter in self.parameters() if id(parameter) not in kernel_ids]
+        own = {"lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0}
+        if self.cfg.state_lr is not None:
+            own = {"lr": lr * self.cfg.state_lr, "weight_decay": weight_decay}
         return [
             {"params": rest, "lr": lr, "weight_decay": weight_decay},
-            {"params": slow, "lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0},
+            {"params": kernels} | own,
         ]

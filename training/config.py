@@ -20,6 +20,7 @@ from models.ranges import (
     Heads,
     HiddenWidth,
     Layers,
+    LearningRate,
     Length,
     Period,
     RowCount,
@@ -39,7 +40,6 @@ POSITION_HELP = f"positional scheme of a transformer: {', '.join(SCHEMES)} ({DEF
 MAX_RUNS = 5_000  # largest number of runs in a sweep: all of them are checked before the first one starts
 Snapshots = Annotated[int, Meta(ge=0, le=1000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
-LearningRate = Annotated[float, Meta(ge=0, le=100)]
 Decay = Annotated[float, Meta(ge=0, le=1000)]
 Beta = Annotated[float, Meta(gt=0, lt=1)]
 GradientNorm = Annotated[float, Meta(ge=0, le=10**6)]
@@ -72,6 +72,7 @@ class ModelOptions:
     causal: bool = True  # tokens of a transformer see only earlier ones
     init_std: Std | None = None  # std of a transformer's initial weights
     d_state: StateSize | None = None  # state of each channel of s4 (64) or mamba (16)
+    state_lr: LearningRate | None = None  # of s4's A, B, C, dt, as a multiple of the others' (at most 1e-3, no decay)
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
     dropout: Dropout | None = None  # of a recurrent counter, while training

@@ -38,6 +38,7 @@ class Recipe:
     d_model: int
     n_heads: int
     init_std: float
+    state_lr: float | None  # None: as S4's authors train it
     embed_std: float | None  # None: init_std, for a transformer
     dropout: float
     steps: int
@@ -58,6 +59,7 @@ SMALL = Recipe(
     d_model=64,
     n_heads=4,
     init_std=0.1,
+    state_lr=None,
     embed_std=None,
     dropout=0.0,
     steps=2000,
@@ -77,6 +79,7 @@ PAPER = Recipe(
     d_model=1024,
     n_heads=8,
     init_std=0.02,
+    state_lr=None,
     embed_std=None,
     dropout=0.0,
     steps=312_500,
@@ -317,6 +320,7 @@ LABELS = {
     "d_head": "head{}",
     "init_std": "init{:g}",
     "embed_std": "embed{:g}",
+    "state_lr": "statelr{:g}",
     "dropout": "dropout{:g}",
     "steps": "{}steps",
     "batch_size": "batch{}",
