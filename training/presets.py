@@ -101,9 +101,20 @@ RECURRENT = {"n_layers": 1, "d_model": 128, "batch_size": 32, "weight_decay": 0.
 SMALL_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "rnn": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
     "lstm": RECURRENT | {"lr": 1e-3, "embed_std": 0.02, "steps": 3000},
-    "s4": RECURRENT | {"lr": 1e-2, "d_model": 64},
-    "mamba": RECURRENT | {"lr": 1e-2, "weight_decay": 0.0, "embed_std": 0.3, "beta2": 0.95},
-    "rwkv6": RECURRENT | {"lr": 5e-3, "weight_decay": 0.0, "beta2": 0.99, "steps": 3000},
+    # With dropout, as the paper trains it: helper OOD 100 instead of 12 on tuning seed 100.
+    "s4": RECURRENT | {"lr": 1e-2, "d_model": 64, "batch_size": 16, "dropout": 0.1, "steps": 3000},
+    "mamba": RECURRENT
+    | {
+        "lr": 5e-3,
+        "d_model": 64,
+        "batch_size": 16,
+        "weight_decay": 0.0,
+        "embed_std": 0.3,
+        "beta2": 0.95,
+        "steps": 3000,
+    },
+    "rwkv6": RECURRENT
+    | {"lr": 3e-3, "d_model": 64, "batch_size": 16, "weight_decay": 0.0, "beta2": 0.99, "steps": 3000},
 }
 FIRST_TOKEN = {"n_layers": 1, "d_model": 32, "n_heads": 1, "lr": 5e-3, "batch_size": 32}
 SMALL_TASKS: dict[str, dict[str, Any]] = {
@@ -146,18 +157,26 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("helper", "nope"): {"steps": 4000, "lr": 1e-3, "weight_decay": 1.0, "d_model": 128, "init_std": 0.02},
     ("vanilla_succession", "spe"): {"steps": 5000, "lr": 1e-3, "weight_decay": 0.01},
     # One layer of real decays makes a period slowly: 78 IND after 15,000 steps, 98 after 50,000.
-    ("mod", "mamba"): {"steps": 50_000, "eval_every": 1000},
+    ("mod", "mamba"): {"d_model": 128, "batch_size": 32, "lr": 1e-2, "steps": 50_000, "eval_every": 1000},
+    ("mod", "rwkv6"): {"d_model": 128, "batch_size": 32, "lr": 5e-3},
+    # All three are needed (checkpoints/tuning/s4.toml): dropout, decay also of the state space, and a rate for it that is
+    # not held at 1e-3. OOD on tuning seeds 100 and 101 (two layers): 90 and 91; without any 10.
+    ("mod", "s4"): {"steps": 3000, "batch_size": 8, "weight_decay": 0.3, "state_lr": 1.0},
+    # A token embedding that hardly moves keeps a and b alike: OOD 100 on tuning seed 100, 4 at the rate of all weights.
+    ("helper", "rnn"): {"embed_std": 0.02, "embed_lr": 0.01},
+    ("helper", "lstm"): {"embed_std": 0.001},
+    ("helper", "s4"): {"embed_std": 0.01, "steps": 1500},
+    ("helper", "mamba"): {"embed_std": 0.02},
+    ("helper", "rwkv6"): {"embed_std": 0.02},
+    ("helper_shifted", "rnn"): {"embed_lr": 0.1, "batch_size": 16, "steps": 4000},
+    ("helper_shifted", "s4"): {"embed_std": 0.01},
+    ("shifted_start", "rnn"): {"embed_lr": 0.1, "batch_size": 16, "steps": 4000},
+    # OOD 80 on tuning seed 100; 44 with the usual rate and decay of the state space.
+    ("shifted_start", "s4"): {"weight_decay": 0.3, "state_lr": 1.0},
     ("selective", "spe"): {"steps": 8000},
-    ("selective", "s4"): {"steps": 3000, "weight_decay": 0.01, "eval_every": 500},
-    ("selective", "mamba"): {
-        "d_model": 64,
-        "steps": 5000,
-        "batch_size": 16,
-        "lr": 5e-3,
-        "embed_std": 1.0,
-        "eval_every": 500,
-    },
-    ("selective", "rwkv6"): {"d_model": 64, "steps": 4000, "batch_size": 16, "lr": 3e-3, "eval_every": 500},
+    ("selective", "s4"): {"batch_size": 32, "dropout": 0.0, "eval_every": 500},
+    ("selective", "mamba"): {"steps": 5000, "embed_std": 1.0, "eval_every": 500},
+    ("selective", "rwkv6"): {"steps": 4000, "eval_every": 500},
     ("selective", "rnn"): {"steps": 15_000, "lr": 2e-3, "embed_std": 1.0, "eval_every": 500},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
