@@ -19,6 +19,7 @@ from models.ranges import (
     StateSize,
     Std,
     VocabularySize,
+    WeightDecay,
     Width,
 )
 from models.schemes import SCHEMES
@@ -26,7 +27,7 @@ from models.schemes import SCHEMES
 LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # Fields that files leave out if they are None, so that files written before these fields existed stay the same, byte
 # for byte.
-OMITTED_IF_NONE = ("periods", "embed_lr", "state_lr")
+OMITTED_IF_NONE = ("periods", "embed_lr", "state_lr", "state_decay")
 
 
 def omit_unset(values: dict[str, Any]) -> dict[str, Any]:
@@ -219,9 +220,8 @@ class S4Config(RecurrentConfig):
     dt_min: Annotated[float, Meta(gt=0, le=100)] = 1e-3  # smallest initial step
     dt_max: Annotated[float, Meta(gt=0, le=100)] = 0.1  # largest initial step
     kernel_length: Length = 128  # the stored C belongs to a kernel of this length
-    # Learning rate of A, B, C and dt as a multiple of that of the other weights, with the same weight decay. None: as
-    # S4's authors train them, at no more than 1e-3 and without decay.
-    state_lr: LearningRate | None = None
+    state_lr: LearningRate | None = None  # largest learning rate of A, B, C and dt; None: 1e-3, as S4's authors have it
+    state_decay: WeightDecay | None = None  # weight decay of A, B, C and dt; None: 0, as S4's authors have it
 
     def __post_init__(self) -> None:
         super().__post_init__()

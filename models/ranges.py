@@ -21,6 +21,7 @@ Period = Annotated[float, Meta(ge=1, le=10**9)]  # positions until a wave begins
 Std = Annotated[float, Meta(ge=0, le=100)]
 Dropout = Annotated[float, Meta(ge=0, lt=1)]
 LearningRate = Annotated[float, Meta(ge=0, le=100)]
+WeightDecay = Annotated[float, Meta(ge=0, le=1000)]
 Step = Annotated[int, Meta(ge=0, le=10**9)]
 Steps = Annotated[int, Meta(ge=1, le=10**9)]
 RowCount = Annotated[int, Meta(ge=1, le=10**6)]

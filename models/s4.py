@@ -180,17 +180,15 @@ class S4(Recurrent):
         """Two groups: the parameters of the kernels (A, B, C and dt), and all others.
 
         S4's authors give the kernels a learning rate of at most 1e-3 and no weight decay, since decay pulls dt to 1 and
-        frequencies to 0, and a large step in them changes a kernel completely. With `cfg.state_lr` they are trained as
-        all other weights are, at that multiple of their rate.
+        frequencies to 0, and a large step in them changes a kernel completely. `cfg.state_lr` and `cfg.state_decay`
+        allow more.
         """
         mixers = [module for module in self.modules() if isinstance(module, S4Mixer)]
         kernels = [parameter for mixer in mixers for parameter in mixer.kernel_parameters()]
         kernel_ids = {id(parameter) for parameter in kernels}
         rest = [parameter for parameter in self.parameters() if id(parameter) not in kernel_ids]
-        own = {"lr": min(lr, MAX_SSM_LR), "weight_decay": 0.0}
-        if self.cfg.state_lr is not None:
-            own = {"lr": lr * self.cfg.state_lr, "weight_decay": weight_decay}
+        largest = MAX_SSM_LR if self.cfg.state_lr is None else self.cfg.state_lr
         return [
             {"params": rest, "lr": lr, "weight_decay": weight_decay},
-            {"params": kernels} | own,
+            {"params": kernels, "lr": min(lr, largest), "weight_decay": self.cfg.state_decay or 0.0},
         ]

@@ -29,6 +29,7 @@ from models.ranges import (
     Std,
     Step,
     Steps,
+    WeightDecay,
     Width,
 )
 from models.schemes import SCHEMES
@@ -40,7 +41,6 @@ POSITION_HELP = f"positional scheme of a transformer: {', '.join(SCHEMES)} ({DEF
 MAX_RUNS = 5_000  # largest number of runs in a sweep: all of them are checked before the first one starts
 Snapshots = Annotated[int, Meta(ge=0, le=1000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
-Decay = Annotated[float, Meta(ge=0, le=1000)]
 Beta = Annotated[float, Meta(gt=0, lt=1)]
 GradientNorm = Annotated[float, Meta(ge=0, le=10**6)]
 Amount = Annotated[float, Meta(ge=0, le=10**6)]
@@ -72,7 +72,8 @@ class ModelOptions:
     causal: bool = True  # tokens of a transformer see only earlier ones
     init_std: Std | None = None  # std of a transformer's initial weights
     d_state: StateSize | None = None  # state of each channel of s4 (64) or mamba (16)
-    state_lr: LearningRate | None = None  # of s4's A, B, C, dt, as a multiple of the others' (at most 1e-3, no decay)
+    state_lr: LearningRate | None = None  # largest learning rate of s4's A, B, C and dt (1e-3)
+    state_decay: WeightDecay | None = None  # weight decay of s4's A, B, C and dt (0)
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
     dropout: Dropout | None = None  # of a recurrent counter, while training
@@ -89,7 +90,7 @@ class OptimiserOptions:
     embed_lr: LearningRate | None = None  # of the token embedding, as a multiple of the others' (1)
     warmup_steps: Step | None = None  # steps of linear warm-up
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
-    weight_decay: Decay | None = None  # AdamW's
+    weight_decay: WeightDecay | None = None  # AdamW's
     beta2: Beta | None = None  # AdamW's second-moment decay
     clip: GradientNorm | None = None  # largest gradient norm (0: any)
 
@@ -190,7 +191,7 @@ class OptimiserSettings(OptimiserOptions):
     lr: LearningRate = field()
     warmup_steps: Step = field()
     schedule: Schedule = field()
-    weight_decay: Decay = field()
+    weight_decay: WeightDecay = field()
     beta2: Beta = field()
     clip: GradientNorm = field()
 

@@ -403,9 +403,9 @@ def test_kernels_have_an_optimiser_group_of_their_own(lr: float, ssm_lr: float) 
     assert {name.rsplit(".", 1)[1] for name in dynamics} == {"log_decay", "frequency", "P", "B", "C", "log_dt"}
     assert len(dynamics) == 12
     assert sorted(dynamics + [names[id(parameter)] for parameter in rest["params"]]) == sorted(names.values())
-    counter.cfg = replace(counter.cfg, state_lr=0.5)
-    rest, alike = counter.parameter_groups(lr, 0.01)
-    assert alike == {"params": ssm["params"], "lr": lr / 2, "weight_decay": 0.01}
+    counter.cfg = replace(counter.cfg, state_lr=5e-3, state_decay=0.3)
+    _, ssm = counter.parameter_groups(lr, 0.01)
+    assert (ssm["lr"], ssm["weight_decay"]) == (min(lr, 5e-3), 0.3)
 
 
 @pytest.mark.parametrize(
