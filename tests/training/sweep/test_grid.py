@@ -1,12 +1,14 @@
 """Grids: what a small file stands for, and that nothing starts when a cell of it is bad."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from models.errors import CountLensError
-from models.find import SHIPPED
-from training.config import RunConfig, architecture_name
+from models.find import SHIPPED, named_counters
+from models.header import read_info
+from training.config import RunConfig, TrainConfig, architecture_name
 from training.paper.score_table import read_scores
 from training.paper.tables import PAPER_POLICY, Experiment, paper_cells
 from training.presets import resolve, run_name
@@ -245,6 +247,15 @@ def test_every_run_keeps_its_name_when_it_is_resolved() -> None:
     """`countlens train --like` names a run from its resolved config."""
     for run in expand([{"task": ["mod10", "selective"], "architecture": ["spe", "mamba"], "d_model": [32]}]):
         assert run_name(run.config) == run.name
+
+
+def test_every_shipped_counter_is_one_that_the_zoo_would_train_today() -> None:
+    """A recipe that changes makes its counters old: they are trained again, or the recipe stays."""
+    planned = {run.name.rpartition("/")[0]: run.config for run in read_grid(SHIPPED / "zoo.toml")}
+    for name, path in named_counters((SHIPPED,)):
+        trained = resolve(TrainConfig.from_dict(read_info(path).training))
+        today = replace(planned[name.rpartition("/")[0]], seed=trained.seed, record=trained.record)
+        assert trained == today, name
 
 
 def test_the_seeds_that_tuned_are_not_among_those_that_are_reported() -> None:
