@@ -191,7 +191,10 @@ def tables(
 
 
 def ship(
-    manifest: Positional[Path], out: Path = Path("checkpoints"), max_mb: Annotated[float, Meta(gt=0, le=10**6)] = 110.0
+    manifest: Positional[Path],
+    out: Path = Path("checkpoints"),
+    max_mb: Annotated[float, Meta(gt=0, le=10**6)] = 110.0,
+    scores_only: tuple[str, ...] = (),
 ) -> None:
     """Ship a sweep's counters: the best seed of each, the scores of all seeds, and a card that describes them.
 
@@ -201,15 +204,17 @@ def ship(
     For example:
       countlens ship runs/zoo.jsonl
       countlens ship sweeps/wide.jsonl --out my-zoo
+      countlens ship runs/zoo.jsonl --scores-only '*/lstm-4L' '*/rwkv6-4L'
 
     Args:
         manifest: The sweep's manifest, a JSONL file beside its runs.
         out: Folder of the zoo.
         max_mb: Refuse to make the zoo larger than this.
+        scores_only: Cells whose weights stay behind, as patterns such as */lstm-4L; the zoo has their scores alone.
     """
     from app.commands.ship import run_ship
 
-    run_ship(manifest, out, max_mb)
+    run_ship(manifest, out, max_mb, scores_only)
 
 
 def probe(

@@ -1,5 +1,6 @@
 """`countlens ship`"""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.escape import say
@@ -7,9 +8,9 @@ from training.paper.score_table import SCORES
 from training.paper.ship import CARD, MB, plan_shipment, ship
 
 
-def run_ship(manifest: Path, out: Path, max_mb: float) -> None:
+def run_ship(manifest: Path, out: Path, max_mb: float, scores_only: Sequence[str]) -> None:
     """Ships the best seeds of a sweep, and prints which runs were left out and what was written."""
-    shipment = plan_shipment(manifest, out)
+    shipment = plan_shipment(manifest, out, scores_only)
     for name, why in shipment.left_out.items():
         say(f"left out: {name}: {why}")
     ship(shipment, max_mb)

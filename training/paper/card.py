@@ -1,6 +1,6 @@
 """The card (README) of a zoo: its counters, their scores and their recipes, all read from the zoo's files."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ A folder is a counter:
 
 `scores.csv` has every seed, shipped or not. `countlens tables` sets them beside the paper's tables: our best seed and
 the paper's both reach {success:.0f} %, or both do not, in {agreement}.
-
+{scores_only}
 ```python
 from models import load_counter
 
@@ -101,12 +101,21 @@ def card(out: Path, rows: Sequence[ScoreRow]) -> str:
         megabytes=sum(file.stat().st_size for file in out.rglob("*.safetensors")) / 1e6,
         success=SUCCESS,
         agreement=f"{_share(shares.ind)} cells IND, {_share(shares.ood)} OOD, {_share(shares.cells)} both",
+        scores_only=_scores_only({row.cell for row in rows} - {cell_of(entry.name) for entry in entries}),
         example=next((entry.name for entry in entries if entry.task == "mod10"), entries[0].name),
     )
     for task in dict.fromkeys(entry.task for entry in entries):
         text += f"\n## {task}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
         text += "".join(f"| {' | '.join(_line(entry))} |\n" for entry in entries if entry.task == task)
     return text
+
+
+def _scores_only(cells: Collection[str]) -> str:
+    """A paragraph that names the cells whose weights are not there."""
+    if not cells:
+        return ""
+    names = ", ".join(f"`{cell}`" for cell in sorted(cells))
+    return f"\nOf these cells there are scores and no weights, to keep this folder small: {names}.\n"
 
 
 def _line(entry: _Entry) -> list[str]:

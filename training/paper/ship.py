@@ -6,7 +6,9 @@ the one that it replaces is removed, and the scores and the card are written las
 """
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from models.atomic import atomic_path, remove_unfinished, write_text
@@ -31,7 +33,8 @@ class Shipment:
     manifest: Path
     out: Path
     rows: tuple[ScoreRow, ...]  # of every finished run
-    best: tuple[ScoreRow, ...]  # of each cell
+    best: tuple[ScoreRow, ...]  # of each cell whose weights are shipped
+    scores_only: tuple[str, ...]  # patterns of cells whose scores are shipped without weights
     left_out: dict[str, str]  # why, by the run's name
     size: int  # bytes of the zoo, once shipped
 
@@ -39,9 +42,13 @@ class Shipment:
         """The folder of a run."""
         return self.manifest.parent / name
 
+    def has_weights(self, cell: str) -> bool:
+        """Whether the weights of a cell are shipped, too."""
+        return not any(fnmatchcase(cell, pattern) for pattern in self.scores_only)
 
-def plan_shipment(manifest: Path, out: Path) -> Shipment:
-    """Plans what `ship` will do; nothing is written."""
+
+def plan_shipment(manifest: Path, out: Path, scores_only: Sequence[str] = ()) -> Shipment:
+    """Plans what `ship` will do; nothing is written. Of cells that match a pattern in `scores_only` no weights go."""
     if out.resolve() == manifest.parent.resolve():
         raise CountLensError(
             f"{out} holds the sweep's own runs, and shipping keeps one seed of each: name another --out"
@@ -56,17 +63,21 @@ def plan_shipment(manifest: Path, out: Path) -> Shipment:
     for row in merge_scores(rows):
         if row.cell not in best or row.rank > best[row.cell].rank:
             best[row.cell] = row
-    files = [file for row in best.values() for file in _files(manifest.parent / row.name)]
-    files += [
-        file for name, path in named_counters((out,)) if cell_of(name) not in best for file in _files(path.parent)
+    plan = Shipment(manifest, out, tuple(merge_scores(rows)), tuple(best.values()), tuple(scores_only), left_out, 0)
+    shipped = [row for row in plan.best if plan.has_weights(row.cell)]
+    folders = [plan.folder(row.name) for row in shipped]
+    folders += [
+        path.parent
+        for name, path in named_counters((out,))
+        if cell_of(name) not in best and plan.has_weights(cell_of(name))
     ]
-    size = sum(file.stat().st_size for file in files)
-    return Shipment(manifest, out, tuple(merge_scores(rows)), tuple(best.values()), left_out, size)
+    size = sum(file.stat().st_size for folder in folders for file in _files(folder))
+    return replace(plan, best=tuple(shipped), size=size)
 
 
 def ship(shipment: Shipment, max_mb: float) -> None:
     """Copies the best seeds, removes those that they replace, and writes the scores and the card of the whole zoo."""
-    if not shipment.best:
+    if not shipment.rows:
         raise CountLensError(f"no run of {shipment.manifest} is finished: go on with the sweep, then ship")
     if shipment.size > max_mb * MB:
         raise CountLensError(
@@ -80,9 +91,13 @@ def ship(shipment: Shipment, max_mb: float) -> None:
     for row in shipment.best:
         _copy(shipment.folder(row.name), out / row.name)
         _remove_other_seeds(out, row)
+    for name, path in named_counters((out,)):
+        if not shipment.has_weights(cell_of(name)):
+            _remove(path.parent)
     cells = {cell_of(name) for name, _ in named_counters((out,))}
     new = {row.cell for row in shipment.rows}
-    rows = merge_scores([row for row in earlier if row.cell in cells - new], shipment.rows)
+    kept = [row for row in earlier if row.cell in cells or not shipment.has_weights(row.cell)]
+    rows = merge_scores([row for row in kept if row.cell not in new], shipment.rows)
     write_scores(out / SCORES, rows)
     write_text(out / CARD, card(out, rows))
 
@@ -124,5 +139,9 @@ def _remove_other_seeds(out: Path, row: ScoreRow) -> None:
     for folder in sorted((out / row.cell).glob("seed*")):
         name = folder.relative_to(out).as_posix()
         if folder.is_dir() and cell_of(name) == row.cell != row.name != name:
-            (folder / CHECKPOINT).unlink(missing_ok=True)  # first, so that a half-removed folder is not a counter
-            shutil.rmtree(folder)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    (folder / CHECKPOINT).unlink(missing_ok=True)  # first, so that a half-removed folder is not a counter
+    shutil.rmtree(folder)

@@ -192,6 +192,21 @@ def test_counters_of_another_sweep_stay_with_their_scores(sweep: Sweep, make_run
     assert len(read_scores(sweep.out / "scores.csv")) == 1  # scores of what was thrown away go with it
 
 
+def test_weights_may_stay_behind_and_scores_go_on_all_the_same(sweep: Sweep) -> None:
+    sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0)})
+    sweep.train("selective/lstm-1L", LSTM, {0: (99.0, 70.0), 1: (98.0, 60.0)})
+    sweep.ship()
+    assert sweep.shipped == ["mod10/ape-2L/seed0", "selective/lstm-1L/seed0"]
+    without = plan_shipment(sweep.manifest, sweep.out, ["*/lstm-1L"])
+    assert without.size < plan_shipment(sweep.manifest, sweep.out).size
+    for _ in range(2):  # the second time, its scores are those of an earlier shipment
+        ship(without, max_mb=1)
+        assert sweep.shipped == ["mod10/ape-2L/seed0"]
+        assert not (sweep.out / "selective/lstm-1L/seed0").exists()
+        assert len(read_scores(sweep.out / "scores.csv")) == 3
+        assert "there are scores and no weights, to keep this folder small: `selective/lstm-1L`." in sweep.card
+
+
 def test_a_kill_while_shipping_leaves_the_old_counter_or_the_new(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0)})
     sweep.ship()
