@@ -170,8 +170,6 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # Decay removes what tells a from b: with two layers OOD 96 on tuning seed 100, 36 (seed 0) with decay 0.01.
     ("helper", "lstm"): {"embed_std": 0.001, "lr": 3e-3, "weight_decay": 0.3},
     ("helper", "s4"): {"embed_std": 0.01, "steps": 1500},
-    ("helper", "mamba"): {"embed_std": 0.02},
-    ("helper", "rwkv6"): {"embed_std": 0.02},
     ("helper_shifted", "rnn"): {"embed_lr": 0.1, "batch_size": 16, "steps": 4000},
     ("helper_shifted", "s4"): {"embed_std": 0.01},
     # Decay matters: OOD 97 on tuning seed 100, 70 with 0.01.

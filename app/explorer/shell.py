@@ -99,18 +99,20 @@ def _is_recurrent(entry: Entry) -> bool:
 
 
 def _offer_recurrent(catalogue: Catalogue, entry: Entry) -> None:
-    """The recurrent counters that are here, those of the same task first."""
+    """The recurrent counters that are here, those of the same task and with few layers first."""
     task = (entry.info.task or {}).get("name") if entry.info is not None else None
-    recurrent = [other for other in catalogue.sound if _is_recurrent(other) and other.info is not None]
-    recurrent.sort(key=lambda other: (other.info.task or {}).get("name") != task if other.info else True)
+    infos = {other.name: other.info for other in catalogue.sound if _is_recurrent(other) and other.info is not None}
+    names = sorted(
+        infos, key=lambda name: ((infos[name].task or {}).get("name") != task, infos[name].model["n_layers"])
+    )
     st.info(
         f"{for_markdown(entry.name)} is a transformer, and a transformer has no state that goes from token to token: "
         "it looks back with attention. This page is about recurrent counters; these are here:",
         icon=":material/info:",
     )
     with st.container(horizontal=True):
-        for other in recurrent[:MOST_OFFERED]:
-            st.button(for_markdown(other.name), on_click=state.choose, args=("counter", other.name))
+        for name in names[:MOST_OFFERED]:
+            st.button(for_markdown(name), on_click=state.choose, args=("counter", name))
 
 
 def _choose(catalogue: Catalogue) -> tuple[list[Entry], int | None]:

@@ -46,7 +46,8 @@ def slow_unless(quick: bool, value: str) -> Any:
 
 def make_config(architecture: str, task: str = "helper", device: str = "auto", **model: Any) -> RunConfig:
     family, position = ("transformer", architecture) if architecture in SCHEMES else (architecture, None)
-    model = {"n_layers": 2, "d_model": 16} | ({"n_heads": 2} if position else {}) | model
+    # No dropout, which some recipes have: its random stream is the device's own.
+    model = {"n_layers": 2, "d_model": 16} | ({"n_heads": 2} if position else {"dropout": 0.0}) | model
     return resolve(
         TrainConfig(
             data=TaskOptions(task=task, train_length=6, ood_length=12),

@@ -108,7 +108,7 @@ def test_states_offers_recurrent_counters_to_who_comes_with_a_transformer(
     assert "is a transformer" in app.info[0].value
     labels = [button.label for button in app.button]
     assert labels[0].startswith("selective/")
-    button = next(button for button in app.button if shipped("mod10/lstm-1L") in button.label.replace("\\", ""))
+    button = next(button for button in app.button if shipped("selective/lstm-1L") in button.label.replace("\\", ""))
     button.click().run()
-    assert app.sidebar.selectbox[0].value == shipped("mod10/lstm-1L")
+    assert app.sidebar.selectbox[0].value == shipped("selective/lstm-1L")
     assert figures(app)

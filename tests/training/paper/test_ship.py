@@ -200,7 +200,7 @@ def test_weights_may_stay_behind_and_scores_go_on_all_the_same(sweep: Sweep) -> 
     without = plan_shipment(sweep.manifest, sweep.out, ["*/lstm-1L"])
     assert without.size < plan_shipment(sweep.manifest, sweep.out).size
     for _ in range(2):  # the second time, its scores are those of an earlier shipment
-        ship(without, max_mb=1)
+        ship(without, max_mb=1.0)
         assert sweep.shipped == ["mod10/ape-2L/seed0"]
         assert not (sweep.out / "selective/lstm-1L/seed0").exists()
         assert len(read_scores(sweep.out / "scores.csv")) == 3
