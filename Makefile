@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 # Large counters, of which the zoo has scores and no weights.
-SCORES_ONLY := 'helper*/lstm-4L' 's*/lstm-4L' '*/rwkv6-4L' 'mod10/rwkv6-2L' 'selective-bos/*-2L'
+SCORES_ONLY := 'helper*/lstm-4L' 's*/lstm-4L' '*/rwkv6-4L' 'mod10/rwkv6-2L' 'selective-bos/*-2L' 'mod10/sine-4L'
 
 .PHONY: demo zoo fuzz test test-all lint types install lock clean help
 
