@@ -166,6 +166,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # that is not held at 1e-3. OOD on tuning seeds 100 and 101 (two layers): 90 and 91; without them 10.
     ("mod", "s4"): {"steps": 3000, "batch_size": 8, "weight_decay": 0.3, "state_lr": 1e-2, "state_decay": 0.3},
     # A token embedding that hardly moves keeps a and b alike: OOD 100 on tuning seed 100, 4 at the rate of all weights.
+    # It depends on the seed: with one layer 96, 0 and 12 at the last step on seeds 0 to 2, with two 92, 89 and 100.
     ("helper", "rnn"): {"embed_std": 0.02, "embed_lr": 0.01},
     # Decay removes what tells a from b: with two layers OOD 96 on tuning seed 100, 36 (seed 0) with decay 0.01.
     ("helper", "lstm"): {"embed_std": 0.001, "lr": 3e-3, "weight_decay": 0.3},
