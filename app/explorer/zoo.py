@@ -9,7 +9,8 @@ from app.explorer.catalogue import Entry
 from models.architectures import architectures
 from models.header import CheckpointInfo
 from training.paper.agreement import Accuracy, agreement
-from training.paper.tables import PAPER_POLICY, PaperNumbers, paper_cells, paper_numbers_of
+from training.paper.score_table import ScoreRow
+from training.paper.tables import PAPER_POLICY, Experiment, PaperNumbers, paper_cells, paper_numbers_of
 
 if TYPE_CHECKING:  # slow to import, and the first page does not need it
     import pandas as pd
@@ -42,7 +43,8 @@ class ZooCell:
 
     experiment: ZooRow
     architecture: str
-    entry: Entry
+    counter: str  # its name
+    here: bool  # False: only its scores are, and not its weights
     ours: Accuracy
     paper: Accuracy | None  # its best seed
     others: int  # counters of the same cell that are not as good
@@ -82,7 +84,8 @@ class Grid:
             {
                 **cell.experiment._asdict(),
                 "architecture": cell.architecture,
-                "counter": cell.entry.name,
+                "counter": cell.counter,
+                "here": cell.here,
                 "ind": cell.ours.ind,
                 "ood": cell.ours.ood,
                 "paper_ind": cell.paper.ind if cell.paper else None,
@@ -94,21 +97,40 @@ class Grid:
         return pd.DataFrame(lines)
 
 
-def zoo_grid(entries: Iterable[Entry]) -> Grid:
-    """The sound counters that have a task and scores, the best of each cell."""
-    found: defaultdict[tuple[ZooRow, str], list[tuple[Accuracy, Entry, PaperNumbers | None]]] = defaultdict(list)
+class _Scored(NamedTuple):
+    """A counter or a line of a score table."""
+
+    name: str
+    ours: Accuracy
+    paper: PaperNumbers | None
+
+
+def zoo_grid(entries: Iterable[Entry], scores: Iterable[ScoreRow] = ()) -> Grid:
+    """The sound counters that have a task and scores, the best of each cell.
+
+    A cell without a counter is filled from `scores`, if they have it.
+    """
+    counters: defaultdict[tuple[ZooRow, str], list[_Scored]] = defaultdict(list)
     for entry in entries:
         info = entry.info
         if info is not None and info.task is not None and {"ind", "ood"} <= info.scores.keys():
             paper = paper_numbers_of(info)
+            row = _row(_experiment(info), info.model.get("d_model"), info.policy, paper)
             ours = Accuracy(info.scores["ind"], info.scores["ood"])
-            found[_experiment(info, paper), info.architecture].append((ours, entry, paper))
-    cells = []
-    for (experiment, architecture), counters in found.items():
-        ours, entry, paper = max(counters, key=lambda counter: sum(counter[0]))
-        theirs = None if paper is None or paper.best is None else Accuracy(paper.best.ind, paper.best.ood)
-        cells.append(ZooCell(experiment, architecture, entry, ours, theirs, len(counters) - 1))
+            counters[row, info.architecture].append(_Scored(entry.name, ours, paper))
+    alone: defaultdict[tuple[ZooRow, str], list[_Scored]] = defaultdict(list)
+    for score in scores:
+        key = _row(score.experiment, score.width, score.policy, score.paper), score.architecture
+        if key not in counters:
+            alone[key].append(_Scored(score.name, Accuracy(score.ind, score.ood), score.paper))
+    cells = [_cell(*key, found, here=key in counters) for key, found in (counters | alone).items()]
     return Grid(tuple(sorted(cells, key=_order)))
+
+
+def _cell(row: ZooRow, architecture: str, found: list[_Scored], *, here: bool) -> ZooCell:
+    name, ours, paper = max(found, key=lambda scored: sum(scored.ours))
+    theirs = None if paper is None or paper.best is None else Accuracy(paper.best.ind, paper.best.ood)
+    return ZooCell(row, architecture, name, here, ours, theirs, len(found) - 1)
 
 
 def _order(cell: ZooCell) -> tuple[int, ZooRow, int]:
@@ -119,16 +141,26 @@ def _order(cell: ZooCell) -> tuple[int, ZooRow, int]:
     return tasks.index(task) if task in tasks else len(tasks), cell.experiment, place
 
 
-def _experiment(info: CheckpointInfo, paper: PaperNumbers | None) -> ZooRow:
+def _experiment(info: CheckpointInfo) -> Experiment:
     task, model = info.task or {}, info.model
-    usual = next((cell for cell in paper_cells() if cell.task == task["name"]), None)
-    lengths = task.get("train_length"), task.get("ood_length")
-    variant = [
-        f"{model.get('d_model')} wide" if paper and paper.best and paper.best.width else "",
-        "" if model.get("causal", True) else "not causal",
-        "" if usual is None or lengths == (usual.train_length, usual.ood_length) else f"{lengths[0]} to {lengths[1]}",
-        "" if info.policy == PAPER_POLICY else f"{info.policy} positions",
-    ]
-    return ZooRow(
-        task["name"], bool(task.get("bos")), model.get("n_layers") or 0, ", ".join(part for part in variant if part)
+    return Experiment(
+        task["name"],
+        bool(task.get("bos")),
+        info.architecture,
+        model.get("n_layers") or 0,
+        model.get("causal", True),
+        task.get("train_length", 0),
+        task.get("ood_length", 0),
     )
+
+
+def _row(experiment: Experiment, width: int | None, policy: str | None, paper: PaperNumbers | None) -> ZooRow:
+    usual = next((cell for cell in paper_cells() if cell.task == experiment.task), None)
+    lengths = experiment.train_length, experiment.ood_length
+    variant = [
+        f"{width} wide" if paper and paper.best and paper.best.width else "",
+        "" if experiment.causal else "not causal",
+        "" if usual is None or lengths == (usual.train_length, usual.ood_length) else f"{lengths[0]} to {lengths[1]}",
+        "" if policy == PAPER_POLICY else f"{policy} positions",
+    ]
+    return ZooRow(experiment.task, experiment.bos, experiment.layers, ", ".join(part for part in variant if part))

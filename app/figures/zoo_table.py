@@ -28,6 +28,7 @@ STYLE = f"""<style>
 .zoo td {{ padding: 0; min-width: 4.3rem; text-align: center }}
 .zoo a {{ display: block; padding: 0.3rem 0.2rem; border-radius: 3px; color: {ON_CELL}; text-decoration: none }}
 .zoo a:hover, .zoo a:focus {{ outline: 2px solid #0072B2 }}
+.zoo a.alone, .zoo span.alone {{ background-clip: padding-box; border: 2px dotted {ON_CELL}66 }}
 .zoo a.seeds {{ display: inline; padding: 0; color: inherit; text-decoration: underline; opacity: 0.8 }}
 .zoo p {{ font-size: 0.8rem; margin: 0.5rem 0 0 }}
 .zoo span {{ color: {ON_CELL}; padding: 0.1rem 0.5rem; border-radius: 3px; margin-right: 0.8rem }}
@@ -37,6 +38,8 @@ STYLE = f"""<style>
 
 def zoo_table(grid: Grid, seeds: Mapping[str, int] | None = None) -> str:
     """HTML in which every counter is a link to what it does, and the number of its cell's seeds one to all of them.
+
+    Where only scores are here, the link leads to the seeds and to the command that trains them.
 
     `seeds` says how many were scored, by cell.
     """
@@ -55,6 +58,8 @@ def zoo_table(grid: Grid, seeds: Mapping[str, int] | None = None) -> str:
         for standing, (colour, sign) in LOOKS.items()
         if standing in present
     )
+    if not all(cell.here for cell in grid.cells):
+        legend += "<span class='alone' style='background: #fff'>scores alone; a click tells how to train it</span>"
     table = f"<table aria-label='{escape(describe_grid(grid))}'><thead><tr><th></th>{head}</tr></thead>{body}</table>"
     return f"{STYLE}<div class='zoo'>{table}<p>{legend}</p></div>"
 
@@ -71,21 +76,22 @@ def describe_cell(cell: ZooCell) -> str:
     """What there is to know of a cell, in lines."""
     paper = "nothing" if cell.paper is None else " / ".join(map(printed, cell.paper))
     more = f"\nthe best of {cell.others + 1} counters" if cell.others else ""
-    return f"{printable(cell.entry.name)}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}"
+    weights = "" if cell.here else "\nscores alone: its weights are not here"
+    return f"{printable(cell.counter)}\nIND / OOD: {_numbers(cell)}; the paper has {paper}{more}{weights}"
 
 
 def _cell(cell: ZooCell, seeds: Mapping[str, int]) -> str:
     colour, sign = LOOKS[cell.standing]
-    link = f"behaviour?counter={quote(cell.entry.name, safe='')}"
+    name = cell_of(cell.counter)
+    seeds_link = f"./?cell={quote(name, safe='')}"
+    link = f"behaviour?counter={quote(cell.counter, safe='')}" if cell.here else seeds_link
+    look = f'class="{"here" if cell.here else "alone"}" style="background: {colour}"'
     told = escape(describe_cell(cell))
-    counter = (
-        f'<a href="{link}" target="_self" title="{told}" style="background: {colour}">{_numbers(cell)}<br>{sign}</a>'
-    )
-    name = cell_of(cell.entry.name)
+    counter = f'<a href="{link}" target="_self" title="{told}" {look}>{_numbers(cell)}<br>{sign}</a>'
     number = max(seeds.get(name, 0), cell.others + 1)
     if number < 2:
         return f"<td>{counter}</td>"
-    all_seeds = f'<a class="seeds" href="./?cell={quote(name, safe="")}" target="_self">{number} seeds</a>'
+    all_seeds = f'<a class="seeds" href="{seeds_link}" target="_self">{number} seeds</a>'
     return f"<td>{counter}{all_seeds}</td>"
 
 

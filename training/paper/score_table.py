@@ -13,7 +13,7 @@ from models.border import IN_FILE, convert, field_hints, read_text
 from models.errors import CountLensError
 from models.header import read_info
 from training.config import architecture_name
-from training.paper.tables import Experiment
+from training.paper.tables import PAPER_POLICY, Experiment, PaperNumbers, paper_numbers
 
 if TYPE_CHECKING:
     from training.run.folder import RunFolder
@@ -54,6 +54,13 @@ class ScoreRow:
     @property
     def cell(self) -> str:
         return cell_of(self.name)
+
+    @property
+    def paper(self) -> PaperNumbers | None:
+        """The paper's numbers for such a run; None if it has none."""
+        if self.policy != PAPER_POLICY:
+            return None
+        return paper_numbers(**self.experiment._asdict(), width=self.width, heads=self.heads)
 
     @property
     def rank(self) -> tuple[float, int]:

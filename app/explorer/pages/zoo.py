@@ -19,7 +19,7 @@ from app.figures.zoo_table import zoo_table
 from models.errors import CountLensError
 from training.paper.agreement import Accuracy
 from training.paper.score_table import ScoreRow, cell_of
-from training.paper.tables import PAPER_POLICY, paper_numbers, paper_numbers_of
+from training.paper.tables import paper_numbers_of
 
 NO_CELL = "none"
 UPLOADER, KNOWN_FILES, ERRORS = "dropped", "dropped files", "errors of dropped files"  # keys of the session's state
@@ -29,8 +29,12 @@ NEARNESS = (
     "`within_5` is the share of cells that lie at most 5 points apart."
 )
 WIDTH = 400  # of a widget, in pixels
-GRID = "zoo_grid(read_catalogue(start_folders(())).entries.values())"
-IMPORTS = ("from app.explorer.catalogue import read_catalogue, start_folders", "from app.explorer.zoo import zoo_grid")
+GRID = "zoo_grid((catalogue := read_catalogue(start_folders(()))).entries.values(), read_all_scores(catalogue))"
+IMPORTS = (
+    "from app.explorer.catalogue import read_catalogue, start_folders",
+    "from app.explorer.seeds import read_all_scores",
+    "from app.explorer.zoo import zoo_grid",
+)
 
 
 def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
@@ -44,8 +48,11 @@ def show(catalogue: Catalogue) -> dict[str, DrawnPanel]:
     except CountLensError as error:
         st.warning(for_markdown(error))
         shown = catalogue
-    grid = zoo_grid(entry for entry in shown.sound if not entry.name.startswith(f"{FOLDER}/"))
     scores = _scores(catalogue)
+    grid = zoo_grid(
+        (entry for entry in shown.sound if not entry.name.startswith(f"{FOLDER}/")),
+        scores if shown is catalogue else (),
+    )
     with place:
         _choose_seeds(catalogue, scores)
         st.markdown(
@@ -136,8 +143,8 @@ def _choose_seeds(catalogue: Catalogue, scores: list[ScoreRow]) -> None:
 def _paper(cell: str, scores: list[ScoreRow], catalogue: Catalogue) -> Iterator[tuple[str, Accuracy]]:
     """What the paper has for a cell: its best seed, and the median of five."""
     row = next((row for row in scores if row.cell == cell), None)
-    if row is not None and row.policy == PAPER_POLICY:
-        numbers = paper_numbers(**row.experiment._asdict(), width=row.width, heads=row.heads)
+    if row is not None:
+        numbers = row.paper
     else:
         entry = next((entry for entry in catalogue.sound if cell_of(entry.name) == cell), None)
         numbers = paper_numbers_of(entry.info) if entry is not None and entry.info is not None else None

@@ -23,6 +23,7 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.find import CHECKPOINT, SHIPPED
 from models.header import CheckpointInfo
+from training.paper.score_table import SCORES, read_scores
 
 MODEL = {"position": "ape", "n_layers": 2, "d_model": 64, "n_heads": 4}
 LSTM = shipped("mod10/lstm-1L")
@@ -81,13 +82,30 @@ def test_the_grid_has_the_best_of_each_cell_beside_the_papers_numbers() -> None:
     grid = zoo_grid(
         [entry("a", 100, 50), entry("b", 100, 99), entry("c", 100, 99, position="nope"), entry("d", 12, 12, n_layers=7)]
     )
-    assert [(cell.entry.name, cell.others, cell.standing) for cell in grid.cells] == [
+    assert [(cell.counter, cell.others, cell.standing) for cell in grid.cells] == [
         ("c", 0, "differs from the paper"),  # where nope does not even fit
         ("b", 1, "goes on, as in the paper"),
         ("d", 0, "not in the paper"),
     ]
     assert [experiment.label for experiment in grid.experiments] == ["mod10, 2 layers", "mod10, 7 layers"]
     assert zoo_grid([entry("a", 100, 50, TASK | {"bos": True})]).experiments[0].bos
+
+
+def test_scores_without_weights_fill_cells_that_have_no_counter() -> None:
+    rows = [row for row in read_scores(SHIPPED / SCORES) if row.cell in ("mod10/ape-2L", "mod10/lstm-1L")]
+    grid = zoo_grid([entry("mine", 100, 50)], rows)
+    assert [(cell.counter.rpartition("/")[0], cell.here) for cell in grid.cells] == [
+        ("mod10/lstm-1L", False),
+        ("", True),
+    ]
+    alone = grid.cells[0]
+    scored = [row for row in rows if row.cell == "mod10/lstm-1L"]
+    assert (sum(alone.ours), alone.others + 1) == (max(row.ind + row.ood for row in scored), len(scored))
+    table = zoo_table(grid)
+    assert 'href="./?cell=mod10%2Flstm-1L"' in table
+    assert table.count("behaviour?counter=") == 1
+    assert "scores alone" in table
+    assert "scores alone" not in zoo_table(zoo_grid([entry("mine", 100, 50)]))
 
 
 def test_the_zoos_picture_says_by_sign_what_it_says_by_colour() -> None:
