@@ -189,6 +189,9 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("selective", "rnn"): {"steps": 15_000, "lr": 2e-3, "embed_std": 1.0, "eval_every": 500},
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
+    ("selective_mod", "rnn"): {"steps": 10_000, "lr": 2e-3, "embed_std": 1.0, "batch_size": 16},
+    ("selective_mod", "lstm"): {"steps": 6000, "lr": 5e-3, "embed_std": 1.0, "batch_size": 16},
+    **{("selective_mod", family): {"steps": 4000} for family in ("s4", "mamba", "rwkv6")},
 }
 SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # Two layers find a period much sooner than one.
