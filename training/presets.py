@@ -173,6 +173,8 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("helper", "s4"): {"embed_std": 0.01, "steps": 1500},
     ("helper_shifted", "rnn"): {"embed_lr": 0.1, "batch_size": 16, "steps": 4000},
     ("helper_shifted", "s4"): {"embed_std": 0.01},
+    ("helper_shifted", "lstm"): {"lr": 3e-3, "weight_decay": 0.3, "embed_lr": 0.1, "batch_size": 16},
+    ("helper_shifted", "rwkv6"): {"batch_size": 8},
     # Decay matters: OOD 97 on tuning seed 100, 70 with 0.01.
     ("shifted_start", "lstm"): {"lr": 3e-3, "weight_decay": 0.3, "embed_lr": 0.3, "batch_size": 16},
     ("shifted_start", "rnn"): {"embed_lr": 0.1, "batch_size": 16, "steps": 4000},
@@ -191,11 +193,17 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
     ("selective_mod", "rnn"): {"steps": 10_000, "lr": 2e-3, "embed_std": 1.0, "batch_size": 16},
     ("selective_mod", "lstm"): {"steps": 6000, "lr": 5e-3, "embed_std": 1.0, "batch_size": 16},
-    **{("selective_mod", family): {"steps": 4000} for family in ("s4", "mamba", "rwkv6")},
+    **{("selective_mod", family): {"steps": 4000, "batch_size": 8} for family in ("mamba", "rwkv6")},
+    ("selective_mod", "s4"): {"steps": 4000},
 }
 SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # Two layers find a period much sooner than one.
     **{("mod", "mamba", layers): {"d_model": 64, "steps": 10_000} for layers in (2, 4)},
+    # With more layers half the width fits as well.
+    **{(task, "mamba", layers): {"d_model": 32} for task in ("selective", "selective_mod") for layers in (2, 4)},
+    **{("selective", "lstm", layers): {"d_model": 64, "batch_size": 16} for layers in (2, 4)},
+    **{("selective_mod", "lstm", layers): {"d_model": 64} for layers in (2, 4)},
+    **{("selective", "rnn", layers): {"batch_size": 16} for layers in (2, 4)},
 }
 
 # Where the paper's other architectures differ from its transformers. Of the widths it tried (32, 128, 1024) its code
