@@ -22,7 +22,7 @@ from models.config import TransformerConfig
 from models.counter import Counter, StateDict, normal_
 from models.errors import CountLensError
 from models.hooks import hook_name
-from models.position_tables import rotary_angles
+from models.position_tables import rotary_waves
 from models.schemes import SCHEMES
 from models.shapes import Logits, PositionIds, Stream, TokenIds
 from models.transformer_block import OPTIONAL_HOOKS, Block, LayerNorm
@@ -83,11 +83,11 @@ class Transformer(Counter):
             self.pos_embed = PosEmbed(cfg)
             self.hook_pos_embed = HookPoint()
         if self.scheme.rotary:
-            angles = rotary_angles(cfg.max_position, cfg.d_head, cfg.periods)
+            cos, sin = rotary_waves(cfg.max_position, cfg.d_head, cfg.periods)
             self.rotary_cos: Tensor
             self.rotary_sin: Tensor
-            self.register_buffer("rotary_cos", angles.cos(), persistent=False)
-            self.register_buffer("rotary_sin", angles.sin(), persistent=False)
+            self.register_buffer("rotary_cos", cos, persistent=False)
+            self.register_buffer("rotary_sin", sin, persistent=False)
         self.blocks = nn.ModuleList(Block(cfg, layer) for layer in range(cfg.n_layers))
         self.ln_final = LayerNorm(cfg)
         self.unembed = Unembed(cfg)

@@ -168,8 +168,6 @@ def _by_position(ind: _Reading, ood: _Reading) -> Float[np.ndarray, "site pos"]:
 
 def _read(counter: Counter, task: Task, split: Split, batch: Batch, answers: Int[Tensor, "answer"]) -> _Reading:
     """The lens and the attribution on a batch, a few rows at a time."""
-    from transformer_lens.tools.analysis import logit_lens as read_lens  # slow: 1.5 s
-
     chunks: list[tuple[Tensor, ...]] = []
     for start in range(0, len(batch.token_ids), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
@@ -178,9 +176,8 @@ def _read(counter: Counter, task: Task, split: Split, batch: Batch, answers: Int
         logits, cache = counter.run_with_cache(
             batch.token_ids[rows], batch.position_ids[rows], mask, names_filter=_hooks(counter)
         )
-        lens = read_lens(
-            counter, cache=cache, incl_mid=_has_mid(counter), positions=None, return_type="probs", chunk_size=4096
-        ).values
+        # As `transformer_lens.tools.analysis.logit_lens` reads them, whose import takes 1.5 s.
+        lens = counter.unembed(counter.ln_final(cache.accumulated_resid(incl_mid=_has_mid(counter)))).softmax(-1)
         at_label = labels.clamp(min=0).expand(len(lens), -1, -1)[..., None]
         chunks.append(
             (
