@@ -14,7 +14,7 @@ from rich.text import Text
 from app.escape import printable
 from training.paper.agreement import SUCCESS, Agreement
 from training.paper.closeness import Closeness
-from training.paper.comparison import ComparedCell, ComparedTable, Comparison, Share, Shares
+from training.paper.comparison import FAR, ComparedCell, ComparedTable, Comparison, Share, Shares
 from training.paper.summary import summarise
 from training.paper.tables import PAPER_TABLES, STATISTICS, PaperCell, paper_cells, printed
 
@@ -50,8 +50,9 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(Text("How near we are to the paper", style="bold"))
     console.print(CLOSENESS_LEGEND)
     _show_closeness(comparison, console)
-    if comparison.differing:
+    if comparison.odd_cells:
         console.print(Text("\nWhere we differ from the paper", style="bold"))
+        console.print(f"On the other side of success ({marks['differ']}), or more than {FAR:.0f} points off.")
         console.print(_differences(comparison, marks))
 
 
@@ -201,19 +202,18 @@ def _differences(comparison: Comparison, marks: Marks) -> Table:
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for cell in comparison.differing:
+    for cell in comparison.odd_cells:
         paper, numbers = cell.paper, cell.numbers
         assert numbers is not None
         layers = f"{paper.layers} layer{'s' * (paper.layers != 1)}"
         what = [*_label(paper).split("\n"), paper.architecture, layers, *["median"] * (paper.statistic == "median")]
         sides = [
-            f"{side} {printed(ours):>{NUMBER}}, paper {printed(theirs):>{NUMBER}}"
-            for side, agreement, ours, theirs in (
-                ("IND", cell.ind, numbers.ind, paper.ind),
-                ("OOD", cell.ood, numbers.ood, paper.ood),
-            )
-            if agreement == "differ"
+            f"{side.upper()} {printed(ours):>{NUMBER}}, paper {printed(theirs):>{NUMBER}}"
+            for side in cell.odd_sides
+            for ours, theirs in [(getattr(numbers, side), getattr(paper, side))]
         ]
-        name = Text(f"{marks['differ']} ", STYLES["differ"]).append(", ".join(what), "default not bold")
+        name = Text(f"{marks['differ' if cell.differs else None]} ", STYLES["differ"]).append(
+            ", ".join(what), "default not bold"
+        )
         grid.add_row(name, "\n".join(sides), Text(printable(cell.reason or NO_REASON)))
     return grid

@@ -4,12 +4,13 @@ A cell has an IND side and an OOD side. On each side the paper and we both succe
 if both of its sides do. A table of best seeds is compared with our best seed, a table of medians with our median.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
@@ -18,6 +19,9 @@ from training.paper.differences import Difference, reason_for
 from training.paper.score_table import ScoreRow
 from training.paper.tables import PAPER_POLICY, PAPER_TABLES, Experiment, PaperCell, Statistic, paper_cells
 
+FAR = 25.0  # points of accuracy: a cell that is off by more asks for a reason, also on the same side of success
+Side = Literal["ind", "ood"]
+SIDES: tuple[Side, ...] = get_args(Side)
 Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; the last is free of that choice
 
 
@@ -72,6 +76,17 @@ class ComparedCell:
     def differs(self) -> bool:
         return "differ" in (self.ind, self.ood)
 
+    @property
+    def odd_sides(self) -> tuple[Side, ...]:
+        """The sides that ask for a reason: not on the paper's side of success, or far from its number."""
+        if self.numbers is None:
+            return ()
+        return tuple(side for side in SIDES if getattr(self, side) == "differ" or abs(self.points_off(side)) > FAR)
+
+    def points_off(self, side: Side) -> float:
+        """Our accuracy minus the paper's, in points; NaN if we trained nothing."""
+        return getattr(self.numbers, side, math.nan) - float(getattr(self.paper, side))
+
 
 class Share(NamedTuple):
     """How many cells agree with the paper, and how many we trained."""
@@ -121,8 +136,9 @@ class Comparison:
         return _shares([cell for cell in self.cells if statistic in (None, cell.paper.statistic)])
 
     @property
-    def differing(self) -> tuple[ComparedCell, ...]:
-        return tuple(cell for cell in self.cells if cell.differs)
+    def odd_cells(self) -> tuple[ComparedCell, ...]:
+        """Cells that ask for a reason."""
+        return tuple(cell for cell in self.cells if cell.odd_sides)
 
     def to_frame(self) -> pd.DataFrame:
         """One line per table, cell and side; `ours` is empty where nothing was trained."""
@@ -154,7 +170,7 @@ def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Seque
     cell = ComparedCell(
         paper, _select_ours([row for row in runs if paper.is_about(row.experiment, row.width, row.heads)])
     )
-    return replace(cell, reason=reason_for(paper, differences)) if cell.differs else cell
+    return replace(cell, reason=reason_for(paper, differences)) if cell.odd_sides else cell
 
 
 def _select_ours(rows: list[ScoreRow]) -> Ours | None:
@@ -205,10 +221,11 @@ def _lines(cell: ComparedCell) -> list[dict[str, Any]]:
         "run": ours.name if ours else None,
     }
     lines = []
-    for side, outcome in (("ind", cell.ind), ("ood", cell.ood)):
+    outcomes: dict[Side, Agreement | None] = {"ind": cell.ind, "ood": cell.ood}
+    for side, outcome in outcomes.items():
         lines.append(
             shared
             | {"side": side, "paper": getattr(paper, side), "ours": getattr(numbers, side, None), "agreement": outcome}
-            | {"reason": cell.reason if outcome == "differ" else None}
+            | {"reason": cell.reason if side in cell.odd_sides else None}
         )
     return lines

@@ -67,9 +67,9 @@ def test_the_papers_own_numbers_agree_with_it_everywhere() -> None:
 
 def test_another_threshold_gives_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row_of(APE, 100.0, 90.0)]
-    assert compare(rows).differing
+    assert compare(rows).odd_cells
     monkeypatch.setattr(training.paper.agreement, "SUCCESS", 90.0)
-    assert not compare(rows).differing
+    assert not compare(rows).odd_cells
 
 
 def test_best_is_by_the_mean_and_median_is_of_each_side() -> None:
@@ -136,7 +136,7 @@ def test_cells_that_nobody_trained_stay_in_the_tables() -> None:
     comparison = compare([])
     assert sum(len(table.cells) for table in comparison.tables) == len(paper_cells())
     assert comparison.shares().cells == Share(0, 0)
-    assert not comparison.differing
+    assert not comparison.odd_cells
 
 
 def test_the_frame_has_a_line_for_each_side() -> None:
@@ -234,9 +234,22 @@ def test_values_of_a_reason_that_no_longer_differ_are_found(
     assert stale_values([Difference("why", values)], [APE]) == list(stale)
 
 
+def test_a_cell_that_is_far_off_asks_for_a_reason_on_the_same_side_too() -> None:
+    spe = cell_of("counting_results", "mod10", "spe", 2)  # 100 and 8.2 in the paper
+    reasons = [Difference("why", {"task": ("mod10",)})]
+
+    def odd(ind: float, ood: float) -> tuple[bool, tuple[str, ...], str | None]:
+        cell = trained(compare([row_of(spe, ind, ood)], reasons))[0]
+        return cell.differs, cell.odd_sides, cell.reason
+
+    assert odd(97.0, 30.0) == (False, (), None)
+    assert odd(100.0, 40.0) == (False, ("ood",), "why")
+    assert odd(60.0, 30.0) == (True, ("ind",), "why")
+
+
 def test_the_shipped_reasons_are_all_for_cells_that_differ() -> None:
     reasons = read_differences(SHIPPED / "differences.toml")
-    differing = [cell.paper for cell in compare(read_scores(SHIPPED / "scores.csv"), reasons).differing]
+    differing = [cell.paper for cell in compare(read_scores(SHIPPED / "scores.csv"), reasons).odd_cells]
     assert stale_values(reasons, differing) == []
 
 
