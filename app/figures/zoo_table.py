@@ -25,7 +25,7 @@ STYLE = f"""<style>
 .zoo table {{ border-collapse: separate; border-spacing: 3px; font-size: 0.75rem; line-height: 1.35; width: 100% }}
 .zoo th {{ font-weight: normal; text-align: right; padding: 0 0.4rem 0 0 }}
 .zoo thead th {{ text-align: center }}
-.zoo td {{ padding: 0; min-width: 4.3rem; text-align: center }}
+.zoo td {{ padding: 0; min-width: 4.3rem; text-align: center; vertical-align: top }}
 .zoo a {{ display: block; padding: 0.3rem 0.2rem; border-radius: 3px; color: {ON_CELL}; text-decoration: none }}
 .zoo a:hover, .zoo a:focus {{ outline: 2px solid #0072B2 }}
 .zoo a.alone, .zoo span.alone {{ background-clip: padding-box; border: 2px dotted {ON_CELL}66 }}
