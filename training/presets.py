@@ -200,6 +200,7 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     # Kinds must be told apart from the first step on: with an embedding of std 0.02 it stays at 30 for long.
     ("selective", "lstm"): {"steps": 12_000, "lr": 5e-3, "embed_std": 1.0, "eval_every": 500},
     ("selective_mod", "rnn"): {"steps": 10_000, "lr": 2e-3, "embed_std": 1.0, "batch_size": 16},
+    # 64 wide, two layers fit 78 % only (seed 0).
     ("selective_mod", "lstm"): {"steps": 6000, "lr": 5e-3, "embed_std": 1.0, "batch_size": 16},
     **{("selective_mod", family): {"steps": 4000, "batch_size": 8} for family in ("mamba", "rwkv6")},
     # Without dropout, as for selective: IND 52 with 0.1 (seed 0).
@@ -214,10 +215,9 @@ SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # after 4,000 steps (checkpoints/tuning/selective.toml).
     ("selective", "nope", 2): PAPER_START | {"steps": 6000},
     **{("selective", scheme, 4): PAPER_START | {"steps": 8000} for scheme in ("sine", "ape")},
-    # With more layers half the width fits as well.
+    # Of Mamba half the width fits as well.
     **{(task, "mamba", layers): {"d_model": 32} for task in ("selective", "selective_mod") for layers in (2, 4)},
-    **{("selective", "lstm", layers): {"d_model": 64, "batch_size": 16} for layers in (2, 4)},
-    **{("selective_mod", "lstm", layers): {"d_model": 64} for layers in (2, 4)},
+    **{("selective", "lstm", layers): {"batch_size": 16} for layers in (2, 4)},  # 64 wide: OOD 29 (seed 0)
     **{("selective", "rnn", layers): {"batch_size": 16, "steps": 8000} for layers in (2, 4)},
 }
 
