@@ -177,7 +177,8 @@ def _read(counter: Counter, task: Task, split: Split, batch: Batch, answers: Int
             batch.token_ids[rows], batch.position_ids[rows], mask, names_filter=_hooks(counter)
         )
         # As `transformer_lens.tools.analysis.logit_lens` reads them, whose import takes 1.5 s.
-        lens = counter.unembed(counter.ln_final(cache.accumulated_resid(incl_mid=_has_mid(counter)))).softmax(-1)
+        stream = cache.accumulated_resid(incl_mid=_has_mid(counter))
+        lens = counter.unembed(counter.ln_final(stream.flatten(0, 1))).softmax(-1).unflatten(0, stream.shape[:2])
         at_label = labels.clamp(min=0).expand(len(lens), -1, -1)[..., None]
         chunks.append(
             (
