@@ -52,7 +52,7 @@ TRANSFORMERS = [
     "selective-bos/rope-1L",
     "selective-bos/nope-1L",
     "mod10/sine-2L",
-    "mod10/spe-2L",
+    "selective/spe-2L",
     "shifted_start/rope-2L",
 ]
 RECURRENT = ["mod10/rnn-1L", "selective/lstm-1L", "mod10/s4-1L", "selective/mamba-1L", "mod10/rwkv6-1L"]
