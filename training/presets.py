@@ -214,10 +214,10 @@ SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # Four layers fit 98 % in 3,000 steps, fewer 81 to 85 %.
     **{("helper_shifted", "lstm", layers): {"steps": 6000} for layers in (1, 2)},
     # The paper's start and decay, where they extrapolate better: OOD 84 (nope) and 56 (ape) on tuning seed 100
-    # after 4,000 steps (checkpoints/tuning/selective.toml). With four layers seed 0 did not confirm it: ape 26, sine 80.
+    # after 4,000 steps (checkpoints/tuning/selective.toml). With four layers seed 0 did not confirm it: 26 (ape).
     ("selective", "nope", 2): PAPER_START | {"steps": 6000},
     **{("selective", scheme, 4): PAPER_START | {"steps": 8000} for scheme in ("sine", "ape")},
-    # Half of Mamba's width fits selective (IND 100 on seed 0) and not selective + mod 4 (84 and 86); the whole is untried.
+    # Half of Mamba's width fits selective (IND 100 on seed 0), but not selective + mod 4 (84 and 86).
     **{(task, "mamba", layers): {"d_model": 32} for task in ("selective", "selective_mod") for layers in (2, 4)},
     **{("selective", "lstm", layers): {"batch_size": 16} for layers in (2, 4)},  # 64 wide: OOD 29 (seed 0)
     **{("selective", "rnn", layers): {"batch_size": 16, "steps": 8000} for layers in (2, 4)},
