@@ -6,8 +6,8 @@ from .datafile import evaluate_file as evaluate_file
 from .evaluate import Scores as Scores
 from .evaluate import evaluate as evaluate
 from .policies import POLICIES as POLICIES
-from .presets import PRESETS as PRESETS
 from .presets import resolve as resolve
 from .presets import run_name as run_name
+from .recipes import PRESETS as PRESETS
 from .run.folder import RunFolder as RunFolder
 from .run.loop import train as train

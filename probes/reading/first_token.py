@@ -101,8 +101,8 @@ class FirstToken(Result):
     @property
     def headline(self) -> Headline:
         best = self.best_first.first
-        label = "first token read" if best.value >= READ else "first token not read"
-        return Headline.of(label, "balanced accuracy at the best site", best, SHARE)
+        label = "not read" if best.p > ALPHA else "read" if best.value >= READ else "read in part"
+        return Headline.of(f"first token {label}", "balanced accuracy at the best site", best, SHARE)
 
     @property
     def verdict(self) -> Verdict:

@@ -10,7 +10,7 @@ from models.families import FAMILIES, Family
 from models.schemes import SCHEMES, Scheme
 from probes.reading.reach import Reach, reach
 from probes.registry import PROBES, Probe
-from training.presets import RECURRENT, SMALL_ARCHITECTURES
+from training.recipes import RECURRENT, SMALL_ARCHITECTURES
 from training.tasks import TASKS
 from training.tasks.parity import Parity
 

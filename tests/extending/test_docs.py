@@ -61,7 +61,7 @@ def test_examples_in_the_files_are_true(name: str) -> None:
 def test_none_of_it_ships() -> None:
     for name in FILES:
         assert not (ROOT / name).exists()
-    for registry in ("models/families.py", "models/schemes.py", "training/tasks/__init__.py", "training/presets.py"):
+    for registry in ("models/families.py", "models/schemes.py", "training/tasks/__init__.py", "training/recipes.py"):
         assert not re.search(r"gru|alibi|parity", (ROOT / registry).read_text(), re.IGNORECASE)
 
 

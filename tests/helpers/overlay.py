@@ -22,7 +22,7 @@ REGISTRIES = {
     "models.families": ("FAMILIES",),
     "models.schemes": ("SCHEMES",),
     "probes.registry": ("PROBES",),
-    "training.presets": ("SMALL_ARCHITECTURES",),
+    "training.recipes": ("SMALL_ARCHITECTURES",),
     "training.tasks": ("TASKS",),
 }
 

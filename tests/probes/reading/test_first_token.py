@@ -205,6 +205,14 @@ def test_agreement_with_the_paper_is_graded(value: float, p: float, claim: bool 
     assert FirstToken(0.3, sites, False, claim).verdict.agrees is agrees
 
 
+@pytest.mark.parametrize(("value", "p", "label"), [(0.97, 0.001, ""), (0.8, 0.001, " in part"), (0.6, 0.4, None)])
+def test_the_label_says_what_the_sentence_says(value: float, p: float, label: str | None) -> None:
+    sites = (SiteReadings(Site("resid_post", 0), reading(value, value, p), reading(0.5, 0.5)),)
+    result = FirstToken(0.3, sites, False, None)
+    assert result.headline.label == ("first token not read" if label is None else f"first token read{label}")
+    assert ("not read" in result.verdict.sentence.partition(";")[0]) == (label is None)
+
+
 @pytest.mark.parametrize("seeds", [6, pytest.param(20, marks=pytest.mark.slow)])
 def test_among_many_sites_of_noise_the_best_is_no_better_than_chance(seeds: int) -> None:
     """Thirty sites that know nothing: the best on its own rows looks well read, on others it does not."""
