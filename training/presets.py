@@ -149,6 +149,7 @@ LABELS = {
     "warmup_steps": "warmup{}",
     "schedule": "{}",
     "weight_decay": "wd{:g}",
+    "embed_decay": "embedwd{:g}",
     "beta2": "beta{:g}",
     "clip": "clip{:g}",
 }

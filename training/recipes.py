@@ -31,6 +31,7 @@ class Recipe:
     warmup_steps: int
     schedule: str
     weight_decay: float
+    embed_decay: float | None  # None: as all other weights
     beta2: float
     clip: float
     eval_every: int
@@ -53,6 +54,7 @@ SMALL = Recipe(
     warmup_steps=100,
     schedule="cosine",
     weight_decay=0.3,
+    embed_decay=None,
     beta2=0.999,
     clip=10.0,
     eval_every=100,
@@ -74,6 +76,7 @@ PAPER = Recipe(
     warmup_steps=3000,
     schedule="constant",
     weight_decay=0.01,
+    embed_decay=None,
     beta2=0.999,
     clip=1.0,
     eval_every=30_000,

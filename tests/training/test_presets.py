@@ -38,7 +38,7 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std", "periods", "embed_lr"} == OF_OTHER_FAMILIES
+    assert missing - {"embed_std", "periods", "embed_lr", "embed_decay"} == OF_OTHER_FAMILIES
     assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
@@ -218,10 +218,33 @@ def test_the_token_embedding_may_learn_at_a_rate_of_its_own(model: dict[str, str
         torch.testing.assert_close(weights[1.0][name], tensor)
 
 
-def test_files_say_nothing_of_an_embedding_rate_that_is_not_set() -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_token_embedding_may_have_a_decay_of_its_own(family: str, tmp_path: Path) -> None:
+    """AdamW multiplies by 1 - lr x decay: with a decay of 1 / lr one step leaves nothing of what was there before."""
+    weights: dict[float | None, dict[str, torch.Tensor]] = {}
+    lr = 0.01
+    for decay in (None, 1 / lr, 0.1):
+        optimiser = OptimiserOptions(
+            steps=3, batch_size=2, lr=lr, warmup_steps=0, weight_decay=0.1, embed_decay=decay, schedule="constant"
+        )
+        options = config("selective", d_model=16, n_layers=1, family=family)
+        trainer = Trainer(RunFolder.create(tmp_path / str(decay), resolve(replace(options, optimiser=optimiser))))
+        torch.manual_seed(0)  # of dropout
+        trainer.advance()
+        weights[decay] = dict(trainer.parts.counter.named_parameters())
+    assert weights[1 / lr]["embed.W_E"].abs().max() <= lr * 1.001  # Adam's first step is as long as its rate
+    assert weights[None]["embed.W_E"].abs().max() > lr * 1.5 or family == "rwkv6"  # which begins at next to 0
+    for name, tensor in weights[None].items():
+        torch.testing.assert_close(weights[0.1][name], tensor)
+        if name != "embed.W_E":
+            torch.testing.assert_close(weights[1 / lr][name], tensor)
+
+
+@pytest.mark.parametrize(("option", "label"), [("embed_lr", "embedlr0.01"), ("embed_decay", "embedwd0.01")])
+def test_files_say_nothing_of_an_embedding_option_that_is_not_set(option: str, label: str) -> None:
     """So the files of runs that were trained before there was such an option stay the same."""
     usual = resolve(config("mod10"))
-    slow = resolve(replace(config("mod10"), optimiser=OptimiserOptions(embed_lr=0.01)))
-    assert "embed_lr" not in usual.to_dict()["optimiser"]
-    assert RunConfig.from_dict(slow.to_dict()) == slow
-    assert run_name(slow) == "mod10/ape-2L-embedlr0.01/seed0"
+    changed = resolve(replace(config("mod10"), optimiser=OptimiserOptions(**{option: 0.01})))
+    assert option not in usual.to_dict()["optimiser"]
+    assert RunConfig.from_dict(changed.to_dict()) == changed
+    assert run_name(changed) == f"mod10/ape-2L-{label}/seed0"

@@ -169,10 +169,9 @@ def _recipe(training: dict[str, Any]) -> str:
     recipe = resolve(TrainConfig.from_dict(training)).optimiser
     schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
     slower = "" if recipe.embed_lr is None else f" (embedding {recipe.lr * recipe.embed_lr:g})"
-    return (
-        f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}{slower}, wd {recipe.weight_decay:g}, "
-        f"clip {recipe.clip:g}"
-    )
+    decay = f"wd {recipe.weight_decay:g}"
+    decay += "" if recipe.embed_decay is None else f" (embedding {recipe.embed_decay:g})"
+    return f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}{slower}, {decay}, clip {recipe.clip:g}"
 
 
 def _share(share: Share) -> str:

@@ -72,12 +72,18 @@ def lr_factor(step: int, options: OptimiserSettings) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
-def scale_lr(groups: list[dict[str, Any]], parameter: Tensor, factor: float) -> list[dict[str, Any]]:
-    """The optimiser's groups, with `parameter` in a group of its own whose learning rate is `factor` times as large."""
-    home = next(group for group in groups if any(other is parameter for other in group["params"]))
-    others = [other for other in home["params"] if other is not parameter]
+def set_embedding_apart(
+    groups: list[dict[str, Any]], embedding: Tensor, options: OptimiserSettings
+) -> list[dict[str, Any]]:
+    """The optimiser's groups, with the token embedding in one of its own if it has its own learning rate or decay."""
+    if options.embed_lr is None and options.embed_decay is None:
+        return groups
+    home = next(group for group in groups if any(other is embedding for other in group["params"]))
+    others = [other for other in home["params"] if other is not embedding]
     rest = [home | {"params": others} if group is home else group for group in groups]
-    return [*rest, home | {"params": [parameter], "lr": home["lr"] * factor}]
+    factor = 1.0 if options.embed_lr is None else options.embed_lr
+    decay = home["weight_decay"] if options.embed_decay is None else options.embed_decay
+    return [*rest, {"params": [embedding], "lr": home["lr"] * factor, "weight_decay": decay}]
 
 
 def snapshot_steps(steps: int, snapshots: int) -> set[int]:
@@ -103,10 +109,8 @@ def _build(config: RunConfig, device: torch.device) -> _Parts:
     counter = build_counter(model_config(config), weights).to(device)
     options = config.optimiser
     groups = counter.parameter_groups(options.lr, options.weight_decay)
-    if options.embed_lr is not None:
-        groups = scale_lr(groups, counter.embed.W_E, options.embed_lr)
     optimiser = torch.optim.AdamW(
-        groups,
+        set_embedding_apart(groups, counter.embed.W_E, options),
         betas=(0.9, options.beta2),
         fused=device.type != "mps",
     )
