@@ -198,9 +198,9 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
 SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # Two layers find a period much sooner than one.
     **{("mod", "mamba", layers): {"d_model": 64, "steps": 10_000} for layers in (2, 4)},
-    # The same decay. Last OOD on tuning seed 100: sine 78 after 4,000 steps and 91 after 6,000 at a rate of 4e-3, ape 65
-    # after 6,000, nope with four layers 91; without it 8, 25 and 16 (seed 0). One layer extrapolates in no way, as in the
-    # paper.
+    # The same decay. Last OOD on tuning seed 100: sine 78 after 4,000 steps and 91 after 6,000 at a rate of 4e-3, ape
+    # 65 after 6,000, nope with four layers 91; without it sine 8, ape 25, and nope 16 (seed 0). One layer does not
+    # extrapolate in the paper either, and keeps its recipe.
     **{("helper_shifted", "nope", layers): {"steps": 4000, "embed_decay": 10.0} for layers in (2, 4)},
     **{
         ("helper_shifted", scheme, layers): {"steps": steps, "lr": 3e-3, "embed_decay": 10.0}
