@@ -258,6 +258,12 @@ def test_every_shipped_counter_is_one_that_the_zoo_would_train_today() -> None:
         assert trained == today, name
 
 
+def test_every_score_is_of_a_run_that_the_zoo_trains() -> None:
+    """So the best seed of a cell is among those that `make zoo` trains again."""
+    planned = {run.name for run in read_grid(SHIPPED / "zoo.toml")}
+    assert {row.name for row in read_scores(SHIPPED / "scores.csv")} <= planned
+
+
 def test_the_seeds_that_tuned_are_not_among_those_that_are_reported() -> None:
     tuning = [run.config.seed for path in (SHIPPED / "tuning").glob("*.toml") for run in read_grid(path)]
     reported = [run.config.seed for run in read_grid(SHIPPED / "zoo.toml")]
