@@ -22,7 +22,7 @@ from probes.ablation.position_free import (
 from probes.result import NotApplicable
 from probes.stats import Interval
 
-SLOW = 0.01  # of the usual rotation: training lengths are hardly disturbed, longer rows are
+SLOW = 0.04  # of the usual rotation: training lengths are hardly disturbed, longer rows are
 
 
 def rotated(speed: float) -> Transformer:
