@@ -6,7 +6,8 @@ A lasting period agrees half a row apart as well as between neighbouring parts. 
 stops, one whose phase drifts and one whose clusters change in the middle agree between neighbouring parts only.
 
 `share` is the agreement half a row apart, divided by that between neighbouring parts: 1 for a lasting period, about 0
-for the others. Its interval is a jackknife's, with one part left out at a time.
+for the others. If neighbouring parts hardly agree there is nothing that could last, and the share is 0. Its interval is
+a jackknife's, with one part left out at a time.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from probes.stats import Interval, jackknife
 
 PARTS = 6
 LEAST_LEFT = 0.5  # a period lasts if surely more than this share of the agreement is left half a row apart
+LEAST_AGREEMENT = 0.1  # between neighbouring parts; a share of less says nothing
 
 Parts = Float[np.ndarray, "part residue d"]
 
@@ -43,7 +45,7 @@ def measure_lasting(x: Float[np.ndarray, "pos d"], modulus: int) -> Lasting:
         pairs = np.ix_(kept, kept)
         near = agreement[pairs][distance[pairs] == 1].mean()
         far = agreement[pairs][distance[pairs] >= PARTS / 2].mean()
-        return np.array([far / near if near > 0 else 0.0, far - LEAST_LEFT * near])
+        return np.array([far / near if near > LEAST_AGREEMENT else 0.0, far - LEAST_LEFT * near])
 
     share, excess = jackknife(share_and_excess, PARTS)
     return Lasting(share, excess.low > 0)

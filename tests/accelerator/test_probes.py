@@ -46,7 +46,7 @@ TOLERANCES = {
     **{"p": 0.011, "p_alone": 0.011, "untrained": 5e-3, "first": 0.02, "shift": 5e-3},
     **{"coordinates": 1e-3, "lasting": 0.01},
 }
-P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone"}, 0.05
+P_VALUES, NOT_SIGNIFICANT = {"p", "p_alone", "q"}, 0.05
 TRANSFORMERS = [
     "mod10/ape-2L",
     "selective-bos/rope-1L",

@@ -37,7 +37,7 @@ def test_the_drift_of_an_lstm_is_read_by_nothing() -> None:
 
 def test_rwkv6_counts_along_a_curve_and_mamba_by_nothing_that_is_stated() -> None:
     curve_only = {"curve": HYPOTHESES["curve"]}
-    assert names(memory_mechanisms(load_counter("mod10/rwkv6-1L"), curve_only, trials=16)) == {"curve"}
+    assert names(memory_mechanisms(load_counter("mod10/rwkv6-1L"), curve_only, trials=32)) == {"curve"}
     result = memory_mechanisms(load_counter("mod10/mamba-1L"), trials=16)
     assert not names(result)
     assert result.verdict.sentence.startswith("No stated algorithm is above every null. The nearest is ")

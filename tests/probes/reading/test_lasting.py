@@ -135,3 +135,12 @@ def test_the_share_falls_with_the_time_for_which_an_oscillator_keeps_its_phase()
 
 def test_where_nothing_varies_nothing_lasts() -> None:
     assert not measure_lasting(np.zeros((60, 3)), 10).surely
+
+
+def test_a_share_of_next_to_nothing_is_not_given() -> None:
+    """Where neighbouring parts hardly agree, a quotient would be thousands, and another for every rounding."""
+    for seed in range(SEEDS):
+        noise = np.random.default_rng(seed).normal(size=(POSITIONS, 64))
+        left = measure_lasting(noise, 10)
+        assert (left.share.value, left.surely) == (0.0, False)
+        assert left.share.high - left.share.low < 1
