@@ -23,6 +23,7 @@ class SweepOptions:
 
     out: Path = Path("runs")  # where manifest and runs go
     only: str | None = None  # train only runs whose name fits, as 'mod10/*'
+    skip_scored: Path | None = None  # leave out runs whose scores, with the same recipe, are in this table
     status: bool = False  # print how far every run is; train nothing
     dry_run: bool = False  # print the number of runs, FLOPs, and time and cost here and on a GPU; train nothing
     gpu: str = "a100"  # with --dry-run: which GPU to estimate for

@@ -199,7 +199,8 @@ def ship(
     """Ship a sweep's counters: the best seed of each, the scores of all seeds, and a card that describes them.
 
     The best seed has the best mean of IND and OOD. A seed that was shipped before and is no longer the best is
-    removed. Runs that are not finished are named and left out.
+    removed; the scores of seeds that were shipped before stay, if they were trained with the same recipe. Runs that
+    are not finished are named and left out.
 
     For example:
       countlens ship runs/zoo.jsonl

@@ -5,7 +5,9 @@ the preset's value. `training.presets.resolve` turns it into a `RunConfig`, with
 nothing that a run needs is None. No torch here: `--help` must be quick.
 """
 
+import json
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
@@ -213,6 +215,13 @@ class RunConfig(TrainConfig):
     model: ModelSettings
     optimiser: OptimiserSettings
     record: RecordSettings
+
+    @property
+    def recipe(self) -> str:
+        """A digest of everything that determines the weights, except the seed. The seeds of a cell share it."""
+        values = self.to_dict()
+        settings = {name: values[name] for name in ("preset", "data", "model", "optimiser")}
+        return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def architecture_name(model: ModelOptions) -> str:

@@ -14,7 +14,7 @@ from app.escape import say
 from app.options import SweepOptions
 from models.errors import CountLensError
 from training.config import EngineOptions
-from training.paper.score_table import score_of_run, write_scores
+from training.paper.score_table import read_scores, score_of_run, write_scores
 from training.run.interrupt import interrupted_by_sigterm
 from training.sweep.engine import sweep, train_run
 from training.sweep.estimate import estimate_sweep
@@ -27,14 +27,15 @@ from training.sweep.units import duration
 def run_command(grid: Path | None, axes: Mapping[str, Any], options: SweepOptions) -> None:
     """Does what the options say with the runs of a grid file, a manifest or axes."""
     manifest = open_sweep(grid, make_cell(axes), options.out)
+    selection = select(manifest, options.only, options.skip_scored)
     if options.status:
-        print_status(manifest)
+        print_status(selection)
     elif options.dry_run:
-        print_estimate(manifest, options.engine_options.workers, options.gpu, options.price_per_core_hour)
+        print_estimate(selection, options.engine_options.workers, options.gpu, options.price_per_core_hour)
     elif options.index is not None:
         run_index(manifest, options.index)
     else:
-        run_sweep(manifest, options.only, options.engine, options.engine_options, options.quiet)
+        run_sweep(manifest, selection, options.engine, options.engine_options, options.quiet)
 
 
 def open_sweep(grid: Path | None, cell: dict[str, Any], out: Path) -> Manifest:
@@ -85,9 +86,11 @@ def print_estimate(manifest: Manifest, workers: int | None, gpu: str, price: flo
     print("\n".join([*estimate.table(), *estimate.lines()]))
 
 
-def run_sweep(manifest: Manifest, only: str | None, engine: str, options: EngineOptions, quiet: bool) -> None:
-    """Trains the unfinished runs, with a live table, and prints a summary. Exit code 1 if a run is not finished."""
-    selection = select(manifest, only)
+def run_sweep(manifest: Manifest, selection: Manifest, engine: str, options: EngineOptions, quiet: bool) -> None:
+    """Trains the selected runs that are unfinished, with a live table, and prints a summary.
+
+    Exit code 1 if a run is not finished.
+    """
     manifest.check()
     manifest.write()
     start = time.perf_counter()
@@ -95,13 +98,18 @@ def run_sweep(manifest: Manifest, only: str | None, engine: str, options: Engine
     print_summary(manifest, selection, board.failed, time.perf_counter() - start)
 
 
-def select(manifest: Manifest, only: str | None) -> Manifest:
-    """The manifest with only the runs whose name fits a pattern such as `mod10/*`; all runs without a pattern."""
-    if only is None:
-        return manifest
-    runs = tuple(run for run in manifest.runs if fnmatch.fnmatch(run.name, only))
-    if not runs:
-        raise CountLensError(f"--only {only!r} fits none of the runs, such as {manifest.runs[0].name}")
+def select(manifest: Manifest, only: str | None, skip_scored: Path | None) -> Manifest:
+    """The manifest with only the runs whose name fits a pattern such as `mod10/*` and that a score table lacks."""
+    runs = manifest.runs
+    if only is not None:
+        runs = tuple(run for run in runs if fnmatch.fnmatch(run.name, only))
+        if not runs:
+            raise CountLensError(f"--only {only!r} fits none of the runs, such as {manifest.runs[0].name}")
+    if skip_scored is not None:
+        scored = {(row.name, row.recipe) for row in read_scores(skip_scored)}
+        runs = tuple(run for run in runs if (run.name, run.config.recipe) not in scored)
+        if not runs:
+            raise CountLensError(f"{skip_scored} has the scores of all these runs: nothing is left to train")
     return replace(manifest, runs=runs)
 
 

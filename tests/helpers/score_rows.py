@@ -26,6 +26,7 @@ APE = ScoreRow(
     best_step=500,
     steps=1500,
     seconds=35.2,
+    recipe="0123456789ab",
 )
 
 

@@ -46,6 +46,7 @@ class ScoreRow:
     best_step: int  # step of the checkpoint that `ind` and `ood` belong to
     steps: int
     seconds: float  # spent on training
+    recipe: str  # RunConfig.recipe: rows of a cell are comparable if they share it
 
     @property
     def experiment(self) -> Experiment:
@@ -110,6 +111,7 @@ def score_of_run(run: "RunFolder", name: str) -> ScoreRow:
         best_step=info.step,
         steps=config.optimiser.steps,
         seconds=round(metrics[-1]["seconds"], 1),
+        recipe=config.recipe,
     )
 
 

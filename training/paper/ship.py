@@ -3,6 +3,8 @@
 A manifest is a JSONL file with one line per run, `{"index": 0, "name": "mod10/ape-2L/seed0", "config": {...}}`; the
 run's folder has that name and lies beside the manifest. A zoo works even after a kill: a counter is copied whole before
 the one that it replaces is removed, and the scores and the card are written last.
+
+A cell may be shipped in several parts: seeds that were shipped before count on, as long as they have the same recipe.
 """
 
 import shutil
@@ -14,7 +16,6 @@ from pathlib import Path
 from models.atomic import atomic_path, remove_unfinished, write_text
 from models.errors import CountLensError
 from models.find import CHECKPOINT, find_snapshots, named_counters
-from training.config import RunConfig
 from training.paper.card import card
 from training.paper.score_table import SCORES, ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
 from training.run.folder import RunFolder
@@ -33,7 +34,8 @@ class Shipment:
     manifest: Path
     out: Path
     rows: tuple[ScoreRow, ...]  # of every finished run
-    best: tuple[ScoreRow, ...]  # of each cell whose weights are shipped
+    earlier: tuple[ScoreRow, ...]  # those of the zoo that stay: of other cells, and of these with the same recipe
+    best: tuple[ScoreRow, ...]  # of each cell whose weights are shipped now; others keep those that they have
     scores_only: tuple[str, ...]  # patterns of cells whose scores are shipped without weights
     left_out: dict[str, str]  # why, by the run's name
     size: int  # bytes of the zoo, once shipped
@@ -53,24 +55,27 @@ def plan_shipment(manifest: Path, out: Path, scores_only: Sequence[str] = ()) ->
         raise CountLensError(
             f"{out} holds the sweep's own runs, and shipping keeps one seed of each: name another --out"
         )
+    in_zoo = read_scores(out / SCORES) if (out / SCORES).is_file() else []
+    scored = {(row.name, row.recipe) for row in in_zoo}
     rows, left_out = [], {}
     for planned in Manifest.read(manifest).runs:
         try:
             rows.append(_score(planned, manifest.parent / planned.name))
         except CountLensError as error:
-            left_out[planned.name] = str(error)
+            if (planned.name, planned.config.recipe) not in scored:
+                left_out[planned.name] = str(error)
+    recipes = {row.cell: row.recipe for row in rows}
+    earlier = [row for row in in_zoo if recipes.get(row.cell, row.recipe) == row.recipe]
+    plan = Shipment(manifest, out, tuple(merge_scores(rows)), tuple(earlier), (), tuple(scores_only), left_out, 0)
+    counters = {name: path.parent for name, path in named_counters((out,)) if plan.has_weights(cell_of(name))}
+    candidates = merge_scores([row for row in earlier if row.name in counters], rows)
     best: dict[str, ScoreRow] = {}
-    for row in merge_scores(rows):
-        if row.cell not in best or row.rank > best[row.cell].rank:
+    for row in candidates:
+        if plan.has_weights(row.cell) and (row.cell not in best or row.rank > best[row.cell].rank):
             best[row.cell] = row
-    plan = Shipment(manifest, out, tuple(merge_scores(rows)), tuple(best.values()), tuple(scores_only), left_out, 0)
-    shipped = [row for row in plan.best if plan.has_weights(row.cell)]
+    shipped = [row for row in best.values() if row in rows]
     folders = [plan.folder(row.name) for row in shipped]
-    folders += [
-        path.parent
-        for name, path in named_counters((out,))
-        if cell_of(name) not in best and plan.has_weights(cell_of(name))
-    ]
+    folders += [folder for name, folder in counters.items() if cell_of(name) not in {row.cell for row in shipped}]
     size = sum(file.stat().st_size for folder in folders for file in _files(folder))
     return replace(plan, best=tuple(shipped), size=size)
 
@@ -87,7 +92,6 @@ def ship(shipment: Shipment, max_mb: float) -> None:
     out = shipment.out
     if out.is_dir():
         remove_unfinished(out)
-    earlier = read_scores(out / SCORES) if (out / SCORES).is_file() else []
     for row in shipment.best:
         _copy(shipment.folder(row.name), out / row.name)
         _remove_other_seeds(out, row)
@@ -95,9 +99,8 @@ def ship(shipment: Shipment, max_mb: float) -> None:
         if not shipment.has_weights(cell_of(name)):
             _remove(path.parent)
     cells = {cell_of(name) for name, _ in named_counters((out,))}
-    new = {row.cell for row in shipment.rows}
-    kept = [row for row in earlier if row.cell in cells or not shipment.has_weights(row.cell)]
-    rows = merge_scores([row for row in kept if row.cell not in new], shipment.rows)
+    kept = [row for row in shipment.earlier if row.cell in cells or not shipment.has_weights(row.cell)]
+    rows = merge_scores(kept, shipment.rows)
     write_scores(out / SCORES, rows)
     write_text(out / CARD, card(out, rows))
 
@@ -109,14 +112,10 @@ def _score(planned: SweepRun, folder: Path) -> ScoreRow:
     run = RunFolder.open(folder)
     if not run.finished:
         raise CountLensError("not finished")
-    if _recipe(run.config()) != _recipe(planned.config):
+    config = run.config()
+    if (config.recipe, config.seed) != (planned.config.recipe, planned.config.seed):
         raise CountLensError("trained with another recipe than the manifest's")
     return score_of_run(run, planned.name)
-
-
-def _recipe(config: RunConfig) -> tuple[object, ...]:
-    """The settings that determine the weights; hardware and recording are not among them."""
-    return config.preset, config.seed, config.data, config.model, config.optimiser
 
 
 def _files(folder: Path) -> list[Path]:

@@ -89,6 +89,21 @@ def test_a_sweep_trains_all_writes_scores_and_does_nothing_twice(
     assert "nothing is left to train" in called(capsys, "sweep", grid, "--dry-run")
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_runs_whose_scores_are_known_can_be_left_out(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called(capsys, "sweep", grid, "--only", "*rnn*")
+    known = Path("known.csv")
+    Path("runs/tiny.scores.csv").rename(known)
+    elsewhere = ("sweep", grid, "--out", "elsewhere", "--skip-scored", known)
+    assert "1 runs in 1 cells" in called(capsys, *elsewhere, "--dry-run")
+    assert "1 of 1 runs finished" in called(capsys, *elsewhere)
+    assert [path.name for path in Path("elsewhere/mod10").iterdir()] == ["ape-1L-8d-5to10-20steps"]
+    assert "nothing is left to train" in called(capsys, *elsewhere, "--only", "*rnn*", code=2)
+    *start, recipe = known.read_text().strip().split(",")
+    known.write_text(",".join([*start, recipe[::-1]]))  # scores of another recipe
+    assert "2 runs in 2 cells" in called(capsys, *elsewhere[:2], "--skip-scored", known, "--out", "new", "--dry-run")
+
+
 def test_one_line_of_the_manifest_is_trained_for_a_job_array(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "sweep", grid, "--index", 1)
     assert "1: mod10/rnn-1L-8d-5to10-20steps/seed0" in out

@@ -12,6 +12,7 @@ from models.find import SHIPPED
 from training.config import ModelOptions, OptimiserOptions, TaskOptions, TrainConfig
 from training.paper.score_table import ScoreRow, cell_of, merge_scores, read_scores, score_of_run, write_scores
 from training.paper.tables import Experiment
+from training.presets import resolve
 from training.run.folder import RunFolder
 
 LSTM = replace(ROW, name="mod10-bos/lstm-1L/seed0", bos=True, architecture="lstm", heads=None)
@@ -87,6 +88,7 @@ def test_a_finished_run_becomes_a_line(tmp_path: Path, make_run: Callable[..., R
         best_step=3,
         steps=1234,
         seconds=12.3,
+        recipe=resolve(config).recipe,
     )
     assert row.experiment == Experiment("selective", True, "nope", 1, False, 50, 100)
 
@@ -112,7 +114,8 @@ def test_a_run_that_is_not_finished_has_no_line(tmp_path: Path, make_run: Callab
         ("98.3764", "nan", r"line 2: ood = nan: must be finite"),
         ("mod10,0,", "mod10,no,", r"line 2: bos = 'no': must be bool"),
         (",mod10,", ",,", r"line 2: task = None: must be str"),
-        (",35.2", "", r"line 2: seconds = None: must be float"),
+        (",35.2,", ",,", r"line 2: seconds = None: must be float"),
+        (",0123456789ab", "", r"line 2: recipe = None: must be str"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, old: str, new: str, message: str) -> None:

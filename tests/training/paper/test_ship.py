@@ -103,6 +103,43 @@ def test_a_seed_that_is_no_longer_the_best_goes(sweep: Sweep) -> None:
     assert not (sweep.out / "mod10/ape-2L/seed0").exists()
 
 
+def test_seeds_that_are_shipped_later_join_those_of_the_same_recipe(
+    sweep: Sweep, make_run: Callable[..., RunFolder], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0), 1: (100.0, 70.0)})
+    sweep.ship()
+    later = Sweep(sweep.folder / "later", make_run)
+    later.folder.mkdir()
+    later.out = sweep.out
+    later.plan("mod10/ape-2L", APE, 0)  # has its scores already, and is not missed
+    later.train("mod10/ape-2L", APE, {2: (100.0, 65.0)})
+    size = plan_shipment(sweep.manifest, sweep.out).size
+    assert plan_shipment(later.manifest, later.out).size == size
+    main(["ship", str(later.manifest), "--out", str(later.out)])
+    assert "left out" not in capsys.readouterr().out
+    assert sweep.shipped == ["mod10/ape-2L/seed1"]  # still the best
+    assert [row.seed for row in read_scores(sweep.out / "scores.csv")] == [0, 1, 2]
+    later.train("mod10/ape-2L", APE, {3: (100.0, 80.0)})
+    later.ship()
+    assert sweep.shipped == ["mod10/ape-2L/seed3"]
+    assert [row.seed for row in read_scores(sweep.out / "scores.csv")] == [0, 1, 2, 3]
+
+
+def test_seeds_of_another_recipe_are_replaced_even_if_they_were_better(
+    sweep: Sweep, make_run: Callable[..., RunFolder]
+) -> None:
+    sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0), 1: (100.0, 70.0)})
+    sweep.ship()
+    later = Sweep(sweep.folder / "later", make_run)
+    later.folder.mkdir()
+    later.out = sweep.out
+    changed = replace(APE, optimiser=replace(APE.optimiser, lr=1e-3))
+    later.train("mod10/ape-2L", changed, {0: (100.0, 50.0)})
+    later.ship()
+    assert sweep.shipped == ["mod10/ape-2L/seed0"]
+    assert [(row.seed, row.ood) for row in read_scores(sweep.out / "scores.csv")] == [(0, 50.0)]
+
+
 def test_snapshots_come_along_and_go(sweep: Sweep) -> None:
     sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0)})
     run = RunFolder(sweep.manifest.parent / "mod10/ape-2L/seed0")
