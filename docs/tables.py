@@ -1,14 +1,17 @@
-"""Prints docs/results.md's tables of scores, ours beside the paper's, from checkpoints/scores.csv.
+"""Writes docs/results.md's tables of scores, ours beside the paper's, from checkpoints/scores.csv.
 
 python docs/tables.py
 """
 
+import re
 from collections import defaultdict
+from pathlib import Path
 
 from models.find import SHIPPED
-from training.paper.score_table import ScoreRow, merge_scores, read_scores
+from training.paper.score_table import ScoreRow, read_scores
 from training.paper.tables import paper_cells, printed
 
+PAGE = Path(__file__).with_name("results.md")
 TABLES = {
     "counting_results": ("nope", "sine", "ape", "rope", "spe"),
     "selective_bos": ("nope", "sine", "ape", "rope", "spe"),
@@ -22,8 +25,9 @@ def accuracy(ind: float, ood: float) -> str:
     return f"{printed(ind)} / {printed(ood)}"
 
 
-def print_table(table: str, architectures: tuple[str, ...], rows: list[ScoreRow]) -> None:
+def table_text(table: str, rows: list[ScoreRow]) -> str:
     """Every experiment of a table of which we have a seed: best seed, its last checkpoint, and the paper's."""
+    architectures = TABLES[table]
     lines: dict[tuple[str, int, int | None], dict[str, tuple[str, str, str]]] = defaultdict(dict)
     for cell in paper_cells(table):
         seeds = [row for row in rows if cell.is_about(row.experiment, row.width, row.heads)]
@@ -36,21 +40,26 @@ def print_table(table: str, architectures: tuple[str, ...], rows: list[ScoreRow]
                 accuracy(best.last_ind, best.last_ood),
                 accuracy(cell.ind, cell.ood),
             )
-    print(f"| task | layers | | {' | '.join(architectures)} |\n|---|---|---|{'---|' * len(architectures)}")
+    text = [f"| task | layers | | {' | '.join(architectures)} |", f"|---|---|---|{'---|' * len(architectures)}"]
     for (task, layers, width), cells in lines.items():
         name = task if width is None else f"{task}, {width} wide"
         for index, what in enumerate(("best seed (seeds)", "its last step", "paper")):
             values = [cells[architecture][index] if architecture in cells else "" for architecture in architectures]
             head = f"{name} | {layers}" if index == 0 else " | "
-            print(f"| {head} | {what} | {' | '.join(values)} |")
-    print()
+            text.append(f"| {head} | {what} | {' | '.join(values)} |")
+    return "\n".join(text)
 
 
-def main() -> None:
-    rows = merge_scores(read_scores(SHIPPED / "scores.csv"))
-    for table, architectures in TABLES.items():
-        print_table(table, architectures, rows)
+def with_tables(page: str) -> str:
+    """The page with the table of that name between each pair of markers."""
+    rows = read_scores(SHIPPED / "scores.csv")
+    for table in TABLES:
+        first, last = f"<!-- {table} -->", f"<!-- end of {table} -->"
+        pattern = re.compile(f"{re.escape(first)}.*?{re.escape(last)}", re.DOTALL)
+        page, found = pattern.subn(f"{first}\n\n{table_text(table, rows)}\n\n{last}", page)
+        assert found == 1, f"{PAGE} has no place for the table {table}"
+    return page
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(with_tables(PAGE.read_text()))

@@ -1,22 +1,14 @@
 """docs/architecture.md shows the code as it is."""
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from docs_scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def drawings() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "architecture.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("architecture")
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,14 @@
 """The table of verdicts by seed in the docs is the one that its script prints."""
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+from docs_scripts import DOCS, load_script
 
 
 @pytest.fixture
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("by_seed", DOCS / "by_seed.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("by_seed")
 
 
 @pytest.mark.parametrize(("page", "mechanism"), [("mechanism.md", True), ("results.md", False)])

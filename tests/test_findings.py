@@ -1,13 +1,12 @@
 """docs/findings and the README say what the protocols and the results say."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 import pytest
+from docs_scripts import load_script
 from toy_study import toy_study
 
 from probes.studies.registry import STUDIES
@@ -21,13 +20,7 @@ TWO_PAGES = 1250  # words
 
 @pytest.fixture(scope="module")
 def findings() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("findings", ROOT / "docs/findings.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["findings"] = module  # where dataclasses look up their types
-    spec.loader.exec_module(module)
-    return module
+    return load_script("findings")
 
 
 @pytest.mark.parametrize("name", STUDIES)
