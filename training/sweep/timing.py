@@ -30,7 +30,7 @@ from training.tasks import Split
 
 T = TypeVar("T")
 
-GUESSED_CPU_FLOPS = 1e10  # per second; only used to decide whether to time whole batches or parts of them
+GUESSED_CPU_FLOPS = 4e10  # per second; only used to decide whether to time whole batches or parts of them
 FEWEST_CALLS, MOST_CALLS = 4, 100  # of a function that is timed
 
 
