@@ -27,7 +27,7 @@ from models.schemes import SCHEMES
 LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # Fields that files leave out if they are None, so that files written before these fields existed stay the same, byte
 # for byte.
-OMITTED_IF_NONE = ("periods", "embed_lr", "embed_decay", "state_lr", "state_decay")
+OMITTED_IF_NONE = ("periods", "embed_lr", "embed_decay", "state_lr", "state_decay", "input_std")
 
 
 def omit_unset(values: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +182,8 @@ class RecurrentConfig(CounterConfig):
 @dataclass(frozen=True)
 class StackConfig(RecurrentConfig):
     """A plain stack of recurrent layers: no norm, no residual stream. Dropout is torch's own, between layers."""
+
+    input_std: Std | None = None  # std of the initial input weights of each layer; None: all weights as torch has them
 
     def __post_init__(self) -> None:
         super().__post_init__()

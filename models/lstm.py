@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
-from models.config import RecurrentConfig
+from models.config import StackConfig
 from models.counter import listening
 from models.recurrent import Recurrent, RecurrentBlock
 from models.rnn import CellMixer, StackedBlock
@@ -25,8 +25,8 @@ State = Float[Tensor, "batch 2 d_model"]
 class LSTMMixer(CellMixer):
     """An LSTM layer: its state is the hidden and the cell state, its output the hidden state."""
 
-    def __init__(self, cfg: RecurrentConfig) -> None:
-        super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True))
+    def __init__(self, cfg: StackConfig) -> None:
+        super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True), cfg)
         self.hook_gate_i = HookPoint()
         self.hook_gate_f = HookPoint()
         self.hook_gate_g = HookPoint()
@@ -67,6 +67,8 @@ def _next_state(cell: Tensor, i: Tensor, f: Tensor, g: Tensor, o: Tensor) -> Ten
 
 class LSTM(Recurrent):
     """A stack of LSTM layers."""
+
+    cfg: StackConfig
 
     def build_block(self, layer: int) -> RecurrentBlock:
         return StackedBlock(LSTMMixer(self.cfg), self.cfg, layer)

@@ -78,6 +78,7 @@ class ModelOptions:
     state_decay: WeightDecay | None = None  # weight decay of s4's A, B, C and dt (0)
     d_head: Width | None = None  # width of rwkv6's heads (64, or what divides the width)
     embed_std: Std | None = None  # std of the initial token embedding (of a transformer: init_std)
+    input_std: Std | None = None  # std of the initial input weights of each layer of an rnn or lstm (torch's)
     dropout: Dropout | None = None  # of a recurrent counter, while training
     periods: tuple[Period, ...] | None = None  # of rope's or sine's first waves, as 10 20 (the usual ones)
 

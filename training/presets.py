@@ -139,6 +139,7 @@ LABELS = {
     "d_head": "head{}",
     "init_std": "init{:g}",
     "embed_std": "embed{:g}",
+    "input_std": "input{:g}",
     "state_lr": "statelr{:g}",
     "state_decay": "statewd{:g}",
     "dropout": "dropout{:g}",

@@ -54,6 +54,23 @@ def test_logits_and_gradients_are_those_of_torch(family: str, opened: bool) -> N
     assert gradients < 1e-12
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_input_weights_may_start_larger_than_torchs_so_that_a_signal_passes_many_layers(family: str) -> None:
+    config = FAMILIES[family][0]
+    token_ids = torch.arange(11)[:, None]
+    spreads = {}
+    for std in (None, 0.3):
+        cfg = config(11, d_model=64, n_layers=4, embed_std=1.0, input_std=std)
+        counter = build_counter(cfg, torch.Generator().manual_seed(0))
+        for block in counter.blocks:
+            weight_ih, weight_hh, *_ = block.mixer.cell.all_weights[0]
+            assert weight_ih.std().item() == pytest.approx(std or (1 / 8) / 3**0.5, rel=0.05)
+            assert weight_hh.abs().max() <= 1 / 8
+        _, cache = counter.run_with_cache(token_ids, token_ids)
+        spreads[std] = cache["resid_post", 3].std(0).mean().item()  # how far tokens differ after the last layer
+    assert spreads[0.3] > 10 * spreads[None]
+
+
 def layer_inputs(counter: nn.Module, token_ids: torch.Tensor) -> list[torch.Tensor]:
     """What each mixer receives in one forward pass, after dropout."""
     inputs: list[torch.Tensor] = []

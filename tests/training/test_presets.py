@@ -24,7 +24,7 @@ from training.run.folder import RunFolder
 from training.run.loop import Trainer, lr_factor
 from training.tasks import TASKS
 
-OF_OTHER_FAMILIES = {"dropout", "d_state", "state_lr", "state_decay", "d_head"}  # options that no transformer has
+OF_OTHER_FAMILIES = {"dropout", "d_state", "state_lr", "state_decay", "d_head", "input_std"}  # no transformer has them
 
 
 def config(task: str = "mod10", preset: str = "small", **model: object) -> TrainConfig:
