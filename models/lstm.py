@@ -26,7 +26,7 @@ class LSTMMixer(CellMixer):
     """An LSTM layer: its state is the hidden and the cell state, its output the hidden state."""
 
     def __init__(self, cfg: StackConfig) -> None:
-        super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True), cfg)
+        super().__init__(nn.LSTM(cfg.d_model, cfg.d_model, batch_first=True), cfg.input_std)
         self.hook_gate_i = HookPoint()
         self.hook_gate_f = HookPoint()
         self.hook_gate_g = HookPoint()

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.config import StackConfig
+from models.config import RecurrentConfig, StackConfig
 from models.counter import normal_, uniform_
 from models.recurrent import AnyStream, Inputs, Mixer, Recurrent, RecurrentBlock
 from models.shapes import Stream
@@ -21,10 +21,10 @@ State = Float[Tensor, "batch d_model"]
 class CellMixer(Mixer):
     """A mixer around one of torch's recurrent layers, which holds the weights and is also the parallel form."""
 
-    def __init__(self, cell: nn.RNNBase, cfg: StackConfig) -> None:
+    def __init__(self, cell: nn.RNNBase, input_std: float | None = None) -> None:
         super().__init__()
         self.cell = cell
-        self.input_std = cfg.input_std
+        self.input_std = input_std
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Draws all weights uniformly from +-1/sqrt(d_model), as torch does, but from the generator.
@@ -50,7 +50,7 @@ class ElmanMixer(CellMixer):
     """A plain RNN layer: its state is the hidden state, which is also its output."""
 
     def __init__(self, cfg: StackConfig) -> None:
-        super().__init__(nn.RNN(cfg.d_model, cfg.d_model, batch_first=True), cfg)
+        super().__init__(nn.RNN(cfg.d_model, cfg.d_model, batch_first=True), cfg.input_std)
 
     def initial_state(self, x: Stream) -> State:
         return torch.zeros_like(x[:, 0])
@@ -66,7 +66,7 @@ class ElmanMixer(CellMixer):
 class StackedBlock(RecurrentBlock):
     """One layer of a stack. All layers but the first have dropout on their input, as torch has it between layers."""
 
-    def __init__(self, mixer: Mixer, cfg: StackConfig, layer: int) -> None:
+    def __init__(self, mixer: Mixer, cfg: RecurrentConfig, layer: int) -> None:
         super().__init__(mixer)
         self.dropout = cfg.dropout if layer > 0 else 0.0
 
