@@ -37,6 +37,13 @@ class Sweep:
         self.out = folder / "zoo"
         self.lines: list[dict[str, Any]] = []
 
+    def another(self, name: str) -> "Sweep":
+        """A second sweep, with runs of its own, for the same zoo."""
+        other = Sweep(self.folder / name, self.make_run)
+        other.folder.mkdir()
+        other.out = self.out
+        return other
+
     def plan(self, cell: str, config: TrainConfig, seed: int) -> TrainConfig:
         config = replace(config, seed=seed)
         line = {"index": len(self.lines), "name": f"{cell}/seed{seed}", "config": resolve(config).to_dict()}
@@ -104,13 +111,11 @@ def test_a_seed_that_is_no_longer_the_best_goes(sweep: Sweep) -> None:
 
 
 def test_seeds_that_are_shipped_later_join_those_of_the_same_recipe(
-    sweep: Sweep, make_run: Callable[..., RunFolder], capsys: pytest.CaptureFixture[str]
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0), 1: (100.0, 70.0)})
     sweep.ship()
-    later = Sweep(sweep.folder / "later", make_run)
-    later.folder.mkdir()
-    later.out = sweep.out
+    later = sweep.another("later")
     later.plan("mod10/ape-2L", APE, 0)  # has its scores already, and is not missed
     later.train("mod10/ape-2L", APE, {2: (100.0, 65.0)})
     size = plan_shipment(sweep.manifest, sweep.out).size
@@ -125,14 +130,10 @@ def test_seeds_that_are_shipped_later_join_those_of_the_same_recipe(
     assert [row.seed for row in read_scores(sweep.out / "scores.csv")] == [0, 1, 2, 3]
 
 
-def test_seeds_of_another_recipe_are_replaced_even_if_they_were_better(
-    sweep: Sweep, make_run: Callable[..., RunFolder]
-) -> None:
+def test_seeds_of_another_recipe_are_replaced_even_if_they_were_better(sweep: Sweep) -> None:
     sweep.train("mod10/ape-2L", APE, {0: (100.0, 60.0), 1: (100.0, 70.0)})
     sweep.ship()
-    later = Sweep(sweep.folder / "later", make_run)
-    later.folder.mkdir()
-    later.out = sweep.out
+    later = sweep.another("later")
     changed = replace(APE, optimiser=replace(APE.optimiser, lr=1e-3))
     later.train("mod10/ape-2L", changed, {0: (100.0, 50.0)})
     later.ship()
@@ -210,10 +211,8 @@ def test_a_zoo_that_is_too_large_is_refused_and_writes_nothing(sweep: Sweep) -> 
     sweep.ship(max_mb=size / 1e6)
 
 
-def test_counters_of_another_sweep_stay_with_their_scores(sweep: Sweep, make_run: Callable[..., RunFolder]) -> None:
-    other = Sweep(sweep.folder / "other", make_run)
-    other.folder.mkdir()
-    other.out = sweep.out
+def test_counters_of_another_sweep_stay_with_their_scores(sweep: Sweep) -> None:
+    other = sweep.another("other")
     other.train("selective/lstm-1L", LSTM, {0: (99.0, 70.0), 1: (99.0, 71.0)})
     other.ship()
     alone = plan_shipment(other.manifest, sweep.out).size
