@@ -155,7 +155,9 @@ CLOSENESS_LEGEND = (
     "Points of accuracy between ours and the paper's (mean, median); the share of cells within 5 and 10 points; the "
     "rank correlation of architectures within a row; the share on the same side of success, beside that of whoever "
     "gives the paper's more frequent answer everywhere; Cohen's kappa; and, of cells with three seeds or more, the "
-    "share whose seeds enclose the paper's value. `last`: at the last step instead of the best checkpoint."
+    "share whose seeds enclose the paper's value. `last`: at the last step instead of the best checkpoint. "
+    "Below a table of best seeds, how near the paper's own medians are to them: a yardstick, as both are of the same "
+    "runs."
 )
 
 

@@ -23,6 +23,7 @@ FAR = 25.0  # points of accuracy: a cell that is off by more asks for a reason, 
 Side = Literal["ind", "ood"]
 SIDES: tuple[Side, ...] = get_args(Side)
 Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; the last is free of that choice
+CHECKPOINTS: tuple[Checkpoint, ...] = get_args(Checkpoint)
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,23 @@ def compare(
             for name in tables
         )
     )
+
+
+def with_paper_medians(table: ComparedTable) -> ComparedTable:
+    """The table with the paper's own medians in place of our runs: how far apart two numbers of the same seeds are."""
+    medians = {
+        (cell.experiment, cell.width, cell.heads): Accuracy(cell.ind, cell.ood)
+        for name in PAPER_TABLES
+        for cell in paper_cells(name)
+        if cell.statistic == "median"
+    }
+
+    def median_of(paper: PaperCell) -> Ours | None:
+        found = medians.get((paper.experiment, paper.width, paper.heads))
+        scores: dict[Checkpoint, tuple[Accuracy, ...]] = {"best": (found,), "last": (found,)} if found else {}
+        return Ours("the paper's median", "paper", paper.width or 0, paper.heads, scores) if found else None
+
+    return replace(table, cells=tuple(ComparedCell(cell.paper, median_of(cell.paper)) for cell in table.cells))
 
 
 def _compare_cell(paper: PaperCell, runs: Iterable[ScoreRow], differences: Sequence[Difference]) -> ComparedCell:

@@ -26,7 +26,8 @@ UPLOADER, KNOWN_FILES, ERRORS = "dropped", "dropped files", "errors of dropped f
 FOR_NEWCOMERS = "New here? Start with the page Paper"
 NEARNESS = (
     "Points between our accuracy and the paper's, by its tables. `ind` are rows of trained lengths, `ood` longer ones; "
-    "`within_5` is the share of cells that lie at most 5 points apart."
+    "`within_5` is the share of cells that lie at most 5 points apart. Lines with `the paper's medians` compare those "
+    "with its best seeds: a yardstick, as both are of the same runs."
 )
 WIDTH = 400  # of a widget, in pixels
 GRID = "zoo_grid((catalogue := read_catalogue(start_folders(()))).entries.values(), read_all_scores(catalogue))"

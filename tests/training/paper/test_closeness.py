@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from training.paper.closeness import LEAST_SEEDS, Closeness, closeness
 from training.paper.comparison import compare
-from training.paper.summary import summarise, summary_frame
+from training.paper.summary import PAPER_MEDIANS, summarise, summary_frame
 from training.paper.tables import PaperCell, paper_cells
 
 TABLE = "counting_results"
@@ -87,3 +87,16 @@ def test_the_summary_has_every_table_and_all_cells_once() -> None:
     assert frame.loc[("counting_results", "ood", "best"), "trained"] == 90
     assert frame.loc[("all, best seed", "ood", "best"), "mean_difference"] == 0
     assert frame.loc[("all, median", "ood", "last"), "cells"] == 170
+
+
+def test_the_papers_medians_are_a_yardstick_beside_its_best_seeds() -> None:
+    medians = {cell.experiment: cell for cell in paper_cells(f"{TABLE}_median")}
+    pairs = [(cell, medians[cell.experiment]) for cell in CELLS if cell.experiment in medians]
+    frame = summary_frame(compare([row_of(CELLS[0], 1.0, 2.0)])).set_index(["table", "side", "checkpoint"])
+    for side in ("ind", "ood"):
+        line = frame.loc[(f"{TABLE}, {PAPER_MEDIANS}", side, "best")]
+        assert line.trained == len(pairs) == 80
+        apart = [abs(getattr(best, side) - getattr(median, side)) for best, median in pairs]
+        assert line.mean_difference == pytest.approx(np.mean(apart))
+    assert (f"{TABLE}, {PAPER_MEDIANS}", "ood", "last") not in frame.index
+    assert not any(table.startswith("bos,") for table, *_ in frame.index)
