@@ -53,7 +53,7 @@ def show(comparison: Comparison, console: Console) -> None:
     if comparison.odd_cells:
         console.print(Text("\nWhere we differ from the paper", style="bold"))
         console.print(f"On the other side of success ({marks['differ']}), or more than {FAR:.0f} points off.")
-        console.print(_differences(comparison, marks))
+        _show_differences(comparison, marks, console)
 
 
 def _grid(table: ComparedTable, marks: Marks) -> Table:
@@ -199,12 +199,22 @@ def _number(value: float, form: str) -> str:
     return "-" if math.isnan(value) else form.format(value)
 
 
-def _differences(comparison: Comparison, marks: Marks) -> Table:
+def _show_differences(comparison: Comparison, marks: Marks, console: Console) -> None:
+    """Prints each reason once, with the cells that differ for it below; those without one are last."""
+    by_reason: dict[str, list[ComparedCell]] = {}
+    for cell in sorted(comparison.odd_cells, key=lambda cell: not cell.reason):
+        by_reason.setdefault(cell.reason or NO_REASON, []).append(cell)
+    for reason, cells in by_reason.items():
+        console.print()
+        console.print(Text(printable(reason[0].upper() + reason[1:]), "bold"))
+        console.print(_odd_cells(cells, marks))
+
+
+def _odd_cells(cells: Iterable[ComparedCell], marks: Marks) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    grid.add_column()
-    for cell in comparison.odd_cells:
+    for cell in cells:
         paper, numbers = cell.paper, cell.numbers
         assert numbers is not None
         layers = f"{paper.layers} layer{'s' * (paper.layers != 1)}"
@@ -214,8 +224,6 @@ def _differences(comparison: Comparison, marks: Marks) -> Table:
             for side in cell.odd_sides
             for ours, theirs in [(getattr(numbers, side), getattr(paper, side))]
         ]
-        name = Text(f"{marks['differ' if cell.differs else None]} ", STYLES["differ"]).append(
-            ", ".join(what), "default not bold"
-        )
-        grid.add_row(name, "\n".join(sides), Text(printable(cell.reason or NO_REASON)))
+        mark = Text(f"{marks['differ' if cell.differs else None]} ", STYLES["differ"])
+        grid.add_row(mark.append(", ".join(what), "default not bold"), "   ".join(sides))
     return grid

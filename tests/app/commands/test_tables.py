@@ -53,14 +53,14 @@ def test_a_cell_shows_ours_above_the_papers_with_a_mark_for_each_side(
     text = "\n".join(out)
     assert "preset small, best of 1 seed, 3 of 90 cells trained" in text
     assert "IND 3 of 3 (100%), OOD 2 of 3 (67%), whole cells 2 of 3 (67%)" in text
-    assert re.search(r"≠ mod10, ape, 2 layers +OOD 60.0, paper +100 +no reason known yet", text)
+    assert re.search(r"No reason known yet\n≠ mod10, ape, 2 layers +OOD 60.0, paper +100$", text)
 
 
-def test_a_known_reason_is_printed(scores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_known_reason_is_printed_above_its_cells(scores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (scores.parent / "differences.toml").write_text("[[difference]]\ntask = 'mod10'\nreason = 'too short'\n")
     out = printed(capsys, "--scores", scores, "--table", "counting_results")
-    assert "too short" in out
-    assert "no reason known yet" not in out
+    assert "Too short\n≠ mod10, ape, 2 layers" in out
+    assert "No reason known yet" not in out
 
 
 def test_the_shipped_scores_are_the_default_and_all_tables_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
