@@ -239,9 +239,7 @@ SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # The paper's start and decay, where they extrapolate better: OOD 84 (nope) and 56 (ape) on tuning seed 100
     # after 4,000 steps (checkpoints/tuning/selective.toml). With four layers seed 0 did not confirm it: 26 (ape).
     ("selective", "nope", 2): PAPER_START | {"steps": 6000},
-    ("selective", "ape", 4): PAPER_START | {"steps": 8000},
-    # With one wide head OOD is 98 on tuning seed 100; with four heads 80 (seed 0).
-    ("selective", "sine", 4): PAPER_START | {"steps": 8000, "n_heads": 1},
+    **{("selective", scheme, 4): PAPER_START | {"steps": 8000} for scheme in ("sine", "ape")},
     # Half of Mamba's width fits selective (IND 100 on seed 0), but not selective + mod 4 (84 and 86).
     **{(task, "mamba", layers): {"d_model": 32} for task in ("selective", "selective_mod") for layers in (2, 4)},
     # One layer does not fit in the paper either (58 IND).
