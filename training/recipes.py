@@ -213,8 +213,8 @@ SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     ("helper_shifted", "nope", 4): {"steps": 4000, "embed_decay": 10.0},
     # 95 IND on tuning seed 100; 94 after 6,000 steps (seeds 0 and 1).
     ("helper_shifted", "sine", 1): {"steps": 8000},
-    # As in the paper (7), one layer of rope does not extrapolate: 0 on tuning seed 100. With a small embedding it does: 100,
-    # 69 and 85 on tuning seeds 100 to 102 (checkpoints/tuning/reasons.toml).
+    # As in the paper (7), one layer of rope does not extrapolate: 0 on tuning seed 100. With a small embedding it does:
+    # 100, 69 and 85 on tuning seeds 100 to 102 (checkpoints/tuning/reasons.toml).
     ("helper_shifted", "rope", 1): {"embed_std": 0.1},
     # With two layers 87; 70 without, and 30 (seed 0) with 10.
     ("helper_shifted", "nope", 2): {"steps": 5000, "embed_decay": 3.0},
