@@ -201,8 +201,8 @@ SMALL_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("selective_mod", "s4"): {"steps": 4000, "dropout": 0.0},
 }
 SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
-    # One wide head for one layer. Last OOD on tuning seed 100: 97; with two heads 87, with four 85 (decay 3: 78). Looked
-    # for after seeds 0 and 1 had been seen (80 and 66 with four heads and decay 3).
+    # One wide head for one layer. Last OOD on tuning seed 100: 97; with two heads 87, with four 85 (decay 3: 78).
+    # Looked for after seeds 0 and 1 had been seen (80 and 66 with four heads and decay 3).
     ("mod", "sine", 1): {"n_heads": 1, "weight_decay": 1.0},
     # One layer fits 99 % in 12,000 steps (tuning seed 100), 82 % in 4,000 (seed 0).
     ("mod", "spe", 1): {"steps": 12_000},
@@ -215,8 +215,8 @@ SMALL_LAYERS: dict[tuple[str, str, int], dict[str, Any]] = {
     # 95 IND on tuning seed 100; 94 after 6,000 steps (seeds 0 and 1).
     ("helper_shifted", "sine", 1): {"steps": 8000},
     # As in the paper (7), one layer of rope does not extrapolate: 0 on tuning seed 100. With a small embedding it does:
-    # 100, 69 and 85 on tuning seeds 100 to 102 (checkpoints/tuning/reasons.toml). Chosen for being nearer to the paper,
-    # after seeds 0 and 1 had been seen (3 and 89 with a small embedding).
+    # 100, 69 and 85 on tuning seeds 100 to 102 (checkpoints/tuning/reasons.toml). Chosen as nearer to the paper, after
+    # seeds 0 and 1 had been seen (3 and 89 with a small embedding).
     ("helper_shifted", "rope", 1): {"embed_std": 0.1},
     # With two layers 87; 70 without, and 30 (seed 0) with 10.
     ("helper_shifted", "nope", 2): {"steps": 5000, "embed_decay": 3.0},
