@@ -6,6 +6,7 @@ listed, the expected loss is then a weighted sum over a few rows: exact, and far
 length.
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
@@ -16,6 +17,8 @@ from torch import Tensor
 from models.counter import Counter
 from training.policies import CONTIGUOUS, get_policy
 from training.tasks import NOT_SCORED, PAD, Rows, Split, Task
+
+SHORTEST_ROW = 4  # tokens, where rows begin to grow
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class Batch:
         """A batch of some of the rows."""
         return Batch(*(getattr(self, field.name)[index] for field in fields(self)))
 
+    def beginnings(self, n_pos: int) -> "Batch":
+        """The same rows, cut after `n_pos` tokens."""
+        return replace(
+            self,
+            **{field.name: getattr(self, field.name)[:, :n_pos] for field in fields(self) if field.name != "weights"},
+        )
+
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
         return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
@@ -43,6 +53,17 @@ class WeightedTokens:
 
     batch: Batch
     shares: Float[Tensor, "batch pos"]
+
+    def beginnings(self, n_pos: int) -> "WeightedTokens":
+        """The same rows, cut after `n_pos` tokens."""
+        return WeightedTokens(self.batch.beginnings(n_pos), self.shares[:, :n_pos])
+
+
+def grown_length(step: int, length_warmup: int | None, n_pos: int) -> int:
+    """How many tokens of a row of `n_pos` are trained on at a step (the first is 0): all, unless rows grow."""
+    if length_warmup is None or step >= length_warmup:
+        return n_pos
+    return min(n_pos, math.ceil(SHORTEST_ROW + (step + 1) / length_warmup * (n_pos - SHORTEST_ROW)))
 
 
 def draw_batch(

@@ -148,6 +148,7 @@ LABELS = {
     "lr": "lr{:g}",
     "embed_lr": "embedlr{:g}",
     "warmup_steps": "warmup{}",
+    "length_warmup": "grow{}",
     "schedule": "{}",
     "weight_decay": "wd{:g}",
     "embed_decay": "embedwd{:g}",

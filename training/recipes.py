@@ -30,6 +30,7 @@ class Recipe:
     lr: float
     embed_lr: float | None  # None: 1, as all other weights
     warmup_steps: int
+    length_warmup: int | None  # None: rows are whole from the first step on
     schedule: str
     weight_decay: float
     embed_decay: float | None  # None: as all other weights
@@ -54,6 +55,7 @@ SMALL = Recipe(
     lr=2e-3,
     embed_lr=None,
     warmup_steps=100,
+    length_warmup=None,
     schedule="cosine",
     weight_decay=0.3,
     embed_decay=None,
@@ -77,6 +79,7 @@ PAPER = Recipe(
     lr=1e-4,
     embed_lr=None,
     warmup_steps=3000,
+    length_warmup=None,
     schedule="constant",
     weight_decay=0.01,
     embed_decay=None,

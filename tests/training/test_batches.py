@@ -1,5 +1,6 @@
 """Position policies and batches."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,17 @@ from models.counter import Counter
 from models.errors import CountLensError
 from models.families import FAMILIES, TRANSFORMER
 from models.schemes import SCHEMES
-from training.batches import WeightedTokens, draw_batch, draw_tokens, merge_equal_rows
+from training.batches import (
+    SHORTEST_ROW,
+    WeightedTokens,
+    draw_batch,
+    draw_tokens,
+    grown_length,
+    merge_equal_rows,
+)
 from training.policies import POLICIES, get_policy
 from training.run.loop import loss_of
-from training.tasks import Task, make_task
+from training.tasks import NOT_SCORED, Task, make_task
 
 LENGTHS = torch.tensor([50, 70, 100] * 2000)
 
@@ -196,3 +204,31 @@ def test_draws_follow_the_generator() -> None:
     assert torch.equal(first.token_ids, again.token_ids)
     assert torch.equal(first.position_ids, again.position_ids)
     assert not torch.equal(first.token_ids, other.token_ids)
+
+
+@pytest.mark.parametrize(("n_pos", "warmup"), [(50, 10), (50, 1000), (64, 7), (3, 5)])
+def test_rows_grow_from_a_few_tokens_to_their_whole_length(n_pos: int, warmup: int) -> None:
+    lengths = [grown_length(step, warmup, n_pos) for step in range(2 * warmup)]
+    assert lengths == sorted(lengths)
+    assert lengths[warmup - 1 :] == [n_pos] * (warmup + 1)
+    assert min(SHORTEST_ROW, n_pos) <= lengths[0] <= min(n_pos, SHORTEST_ROW + math.ceil(n_pos / warmup))
+    assert {grown_length(step, None, n_pos) for step in range(warmup)} == {n_pos}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_causal_counter_learns_the_same_from_the_beginning_of_a_row_as_from_the_row_with_the_rest_unscored(
+    family: str, generator: torch.Generator
+) -> None:
+    task = make_task("selective_mod4")
+    cfg = FAMILIES[family].config(task.vocab.size, max_position=130, n_layers=2, **SIZES.get(family, {"d_model": 8}))
+    counter = build_counter(cfg, torch.Generator().manual_seed(0)).double()
+    whole = draw_tokens(counter, task, "shifted", "train", 4, generator)
+    labels = whole.batch.label_ids.clone()
+    labels[:, 9:] = NOT_SCORED
+    unscored = replace(whole, batch=replace(whole.batch, label_ids=labels))
+    gradients = []
+    for tokens in (whole.beginnings(9), unscored):
+        loss = loss_of(counter(tokens.batch.token_ids, tokens.batch.position_ids), tokens)
+        gradients.append(torch.autograd.grad(loss, [*counter.parameters()]))
+    for cut, rest_unscored in zip(*gradients, strict=True):
+        torch.testing.assert_close(cut, rest_unscored, rtol=1e-5, atol=1e-7)

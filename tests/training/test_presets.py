@@ -38,7 +38,7 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std", "periods", "embed_lr", "embed_decay"} == OF_OTHER_FAMILIES
+    assert missing - {"embed_std", "periods", "embed_lr", "embed_decay", "length_warmup"} == OF_OTHER_FAMILIES
     assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
@@ -240,11 +240,26 @@ def test_the_token_embedding_may_have_a_decay_of_its_own(family: str, tmp_path: 
             torch.testing.assert_close(weights[1 / lr][name], tensor)
 
 
-@pytest.mark.parametrize(("option", "label"), [("embed_lr", "embedlr0.01"), ("embed_decay", "embedwd0.01")])
-def test_files_say_nothing_of_an_embedding_option_that_is_not_set(option: str, label: str) -> None:
+def test_rows_that_grow_are_cut_in_the_first_steps_only(tmp_path: Path) -> None:
+    options = replace(
+        config("selective", d_model=8), optimiser=OptimiserOptions(steps=6, batch_size=2, length_warmup=3)
+    )
+    trainer = Trainer(RunFolder.create(tmp_path / "run", resolve(options)))
+    lengths = []
+    for _ in range(5):
+        lengths.append(trainer.draw("train", 2).shares.shape[1])
+        trainer.advance()
+    assert lengths == [20, 35, 50, 50, 50]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "label"),
+    [("embed_lr", 0.01, "embedlr0.01"), ("embed_decay", 0.01, "embedwd0.01"), ("length_warmup", 9, "grow9")],
+)
+def test_files_say_nothing_of_a_later_option_that_is_not_set(option: str, value: float, label: str) -> None:
     """So the files of runs that were trained before there was such an option stay the same."""
     usual = resolve(config("mod10"))
-    changed = resolve(replace(config("mod10"), optimiser=OptimiserOptions(**{option: 0.01})))
+    changed = resolve(replace(config("mod10"), optimiser=OptimiserOptions(**{option: value})))
     assert option not in usual.to_dict()["optimiser"]
     assert RunConfig.from_dict(changed.to_dict()) == changed
     assert run_name(changed) == f"mod10/ape-2L-{label}/seed0"

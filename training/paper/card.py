@@ -169,9 +169,13 @@ def _recipe(training: dict[str, Any]) -> str:
     recipe = resolve(TrainConfig.from_dict(training)).optimiser
     schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
     slower = "" if recipe.embed_lr is None else f" (embedding {recipe.lr * recipe.embed_lr:g})"
+    growing = "" if recipe.length_warmup is None else f", rows grow for {recipe.length_warmup:,}"
     decay = f"wd {recipe.weight_decay:g}"
     decay += "" if recipe.embed_decay is None else f" (embedding {recipe.embed_decay:g})"
-    return f"{recipe.steps:,} x {recipe.batch_size}, lr {recipe.lr:g}{schedule}{slower}, {decay}, clip {recipe.clip:g}"
+    return (
+        f"{recipe.steps:,} x {recipe.batch_size}{growing}, lr {recipe.lr:g}{schedule}{slower}, {decay}, "
+        f"clip {recipe.clip:g}"
+    )
 
 
 def _share(share: Share) -> str:

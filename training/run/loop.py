@@ -15,7 +15,7 @@ from models.checkpoint import load_counter, load_tensors, save_counter, save_ten
 from models.counter import Counter
 from models.families import build_counter
 from models.header import CheckpointInfo, read_info
-from training.batches import WeightedTokens, draw_tokens
+from training.batches import WeightedTokens, draw_tokens, grown_length
 from training.config import OptimiserSettings, RunConfig
 from training.evaluate import Scores, evaluate
 from training.presets import model_config, task_of
@@ -223,7 +223,7 @@ class Trainer:
 
     def draw(self, split: Split, rows: int) -> WeightedTokens:
         """Draws the rows of one training step."""
-        return draw_tokens(
+        tokens = draw_tokens(
             self.parts.counter,
             self.parts.task,
             self.config.data.policy,
@@ -232,6 +232,9 @@ class Trainer:
             self.parts.generator,
             self.independent_rows,
         )
+        n_pos = tokens.shares.shape[1]
+        length = grown_length(self.step, self.config.optimiser.length_warmup, n_pos)
+        return tokens if length == n_pos else tokens.beginnings(length)
 
     def score(self) -> Scores:
         """The counter's current scores, on the rows on which the best checkpoint is chosen."""

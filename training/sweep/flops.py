@@ -14,6 +14,7 @@ from functools import lru_cache
 import torch
 
 from models.config import CounterConfig
+from training.batches import grown_length
 from training.config import RunConfig, TaskSettings, TrainConfig
 from training.evaluate import FINAL_ROWS
 from training.presets import model_config, task_of
@@ -23,7 +24,17 @@ from training.tasks import Split
 def run_flops(config: RunConfig) -> float:
     """FLOPs of a whole run: its steps, its evaluations and the final scores."""
     evaluation, final = (evaluation_flops(config, rows) for rows in (config.record.eval_rows, FINAL_ROWS))
-    return config.optimiser.steps * step_flops(config) + evaluations(config) * evaluation + final
+    return whole_steps(config) * step_flops(config) + evaluations(config) * evaluation + final
+
+
+def whole_steps(config: RunConfig) -> float:
+    """The number of steps with whole rows that have as many tokens as all steps of a run."""
+    steps, warmup = config.optimiser.steps, config.optimiser.length_warmup
+    if warmup is None:
+        return steps
+    n_pos = row_length(config, "train")
+    growing = min(steps, warmup)
+    return steps - growing + sum(grown_length(step, warmup, n_pos) for step in range(growing)) / n_pos
 
 
 def evaluations(config: RunConfig) -> int:

@@ -25,7 +25,7 @@ from training.presets import model_config, task_of
 from training.run.device import choose_device, dropout_stream
 from training.run.folder import RunFolder
 from training.run.loop import Trainer
-from training.sweep.flops import evaluation_flops, evaluations, row_length, step_flops
+from training.sweep.flops import evaluation_flops, evaluations, row_length, step_flops, whole_steps
 from training.tasks import Split
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Timing:
 
     def of_run(self, config: RunConfig) -> float:
         """The seconds of a whole run. Its config may have other numbers of steps and evaluations than the timed one."""
-        return config.optimiser.steps * self.step + evaluations(config) * self.evaluation + self.final
+        return whole_steps(config) * self.step + evaluations(config) * self.evaluation + self.final
 
 
 def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
@@ -53,7 +53,7 @@ def time_run(config: RunConfig, seconds_budget: float = 1.5) -> Timing:
     A step or an evaluation that would not fit into the budget is timed with fewer rows, and its time multiplied by the
     ratio of tokens (equal rows are computed once, and so counted once). Nothing is compiled.
     """
-    config = _without_missing_hardware(config)
+    config = _with_whole_rows(_without_missing_hardware(config))
     on_cpu = choose_device(config.hardware.device).type == "cpu"
     part = _shrink_to_budget(config, seconds_budget) if on_cpu else config
     clock = time.process_time if on_cpu and config.hardware.threads == 1 else time.perf_counter
@@ -103,6 +103,11 @@ def _evaluation_work(config: RunConfig, rows: int) -> float:
     """The FLOPs of scoring `rows` rows of each split, with equal rows counted once."""
     nominal = rows * sum(row_length(config, split) for split in task_of(config).splits)
     return evaluation_flops(config, rows) * _scored_tokens(config, rows) / nominal
+
+
+def _with_whole_rows(config: RunConfig) -> RunConfig:
+    """The config with whole rows from the first step on: `Timing.step` is the time of such a step."""
+    return replace(config, optimiser=replace(config.optimiser, length_warmup=None))
 
 
 def _without_missing_hardware(config: RunConfig) -> RunConfig:

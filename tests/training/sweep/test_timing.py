@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from training.batches import grown_length
 from training.config import DeviceOptions, ModelOptions, OptimiserOptions, RunConfig, TaskOptions, TrainConfig
 from training.presets import resolve
 from training.run.folder import RunFolder
-from training.run.loop import train
+from training.run.loop import Trainer, train
 from training.sweep import timing
-from training.sweep.flops import evaluation_flops, evaluations, step_flops
+from training.sweep.flops import evaluation_flops, evaluations, row_length, run_flops, step_flops
 from training.sweep.timing import Timing, extrapolate, step_work, time_run
 
 
@@ -30,6 +31,31 @@ def selective(**model: Any) -> RunConfig:
 
 def test_a_run_is_its_steps_and_its_evaluations(tiny: RunConfig) -> None:
     assert Timing(step=1.0, evaluation=10.0, final=100.0).of_run(tiny) == 12 + 3 * 10 + 100
+
+
+def test_steps_on_cut_rows_count_by_their_tokens(tiny: RunConfig) -> None:
+    """Rows that grow to their whole length in all of the steps have about half of the tokens."""
+    planted = Timing(step=1.0, evaluation=0.0, final=0.0)
+    n_pos = row_length(tiny, "train")
+    for warmup in (1, 6, 12, 24):
+        growing = replace(tiny, optimiser=replace(tiny.optimiser, length_warmup=warmup))
+        tokens = sum(grown_length(step, warmup, n_pos) for step in range(12))
+        assert planted.of_run(growing) == pytest.approx(tokens / n_pos)
+        assert run_flops(growing) < run_flops(tiny) or warmup == 1
+
+
+def test_a_step_is_timed_with_whole_rows_even_if_the_first_ones_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+    advance = Trainer.advance
+
+    def noted(trainer: Trainer) -> torch.Tensor:
+        widths.append(trainer.draw("train", 2).shares.shape[1])
+        return advance(trainer)
+
+    monkeypatch.setattr(Trainer, "advance", noted)
+    config = selective()
+    time_run(replace(config, optimiser=replace(config.optimiser, length_warmup=500)), seconds_budget=0.05)
+    assert set(widths) == {20}
 
 
 @pytest.mark.parametrize("every", [4, 5, 12, 100])
