@@ -31,7 +31,7 @@ def whole_steps(config: RunConfig) -> float:
     """The number of steps with whole rows that have as many tokens as all steps of a run."""
     steps, warmup = config.optimiser.steps, config.optimiser.length_warmup
     if warmup is None:
-        return steps
+        return float(steps)
     n_pos = row_length(config, "train")
     growing = min(steps, warmup)
     return steps - growing + sum(grown_length(step, warmup, n_pos) for step in range(growing)) / n_pos
