@@ -92,7 +92,7 @@ class OptimiserOptions:
     lr: LearningRate | None = None  # peak learning rate
     embed_lr: LearningRate | None = None  # of the token embedding, as a multiple of the others' (1)
     warmup_steps: Step | None = None  # steps of linear warm-up
-    length_warmup: Steps | None = None  # first steps, in which rows are cut and grow to their whole length (none)
+    length_warmup: Step | None = None  # first steps, in which rows are cut and grow to their whole length (0)
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
     weight_decay: WeightDecay | None = None  # AdamW's
     embed_decay: WeightDecay | None = None  # of the token embedding (as of all weights)

@@ -252,6 +252,15 @@ def test_rows_that_grow_are_cut_in_the_first_steps_only(tmp_path: Path) -> None:
     assert lengths == [20, 35, 50, 50, 50]
 
 
+def test_rows_are_whole_from_the_first_step_on_if_a_user_says_so_against_the_recipe(tmp_path: Path) -> None:
+    growing = config("helper_shifted", position="nope", n_layers=2, d_model=8, n_heads=1)
+    assert resolve(growing).optimiser.length_warmup
+    whole = resolve(replace(growing, optimiser=OptimiserOptions(length_warmup=0)))
+    run = RunFolder.create(tmp_path / "run", whole)
+    assert run.config() == whole
+    assert Trainer(run).draw("train", 2).shares.shape[1] == 100
+
+
 @pytest.mark.parametrize(
     ("option", "value", "label"),
     [("embed_lr", 0.01, "embedlr0.01"), ("embed_decay", 0.01, "embedwd0.01"), ("length_warmup", 9, "grow9")],

@@ -4,6 +4,7 @@ Of a large grid only a part is measured: see `estimate_sweep`.
 """
 
 import heapq
+import math
 import time
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -20,8 +21,9 @@ from training.sweep.gpus import GPUS, LAUNCH_SECONDS, UTILISATION, bound_by_laun
 from training.sweep.timing import Timing, extrapolate, step_work, time_run
 from training.sweep.units import dollars, duration, operations
 
-MOST_SECONDS_A_CELL = 2.0  # of timing; more would not make it better
-LEAST_SECONDS_A_CELL = 0.2  # less would be noise
+SECONDS_OF_A_SMALL_GRID = 10.0  # of timing, shared by its cells
+MOST_SECONDS_A_CELL = 2.0  # more would not make it better
+LEAST_SECONDS_A_CELL = 0.5  # less would be noise, or parts of batches in place of whole ones
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Estimate:
             ]
         return [
             f"Times here are measured for {measured} of {len(self.cells)} cells: some steps and an evaluation of each.",
-            "The others are computed from their FLOPs, at the speed of a measured cell of the same family and width.",
+            "The others are computed from their FLOPs, at the speed of a similar cell of the same family and width.",
         ]
 
     def table(self) -> list[str]:
@@ -148,14 +150,14 @@ def estimate_sweep(
     price_per_core_hour: float | None = None,
     gpu_usd_per_hour: float | None = None,
     already_finished: int = 0,
-    seconds_budget: float = 10.0,
+    seconds_budget: float = 150.0,
     progress: bool = True,
 ) -> Estimate:
     """Estimates the cost of these runs, trained in this order. A GPU's default price is its typical list price.
 
     Runs of equal cost, which differ only in their seed or in numbers such as the learning rate, are timed once. One
-    cell per family and width is always timed, then others until `seconds_budget` is used up. The rest is computed
-    from the timed ones.
+    cell per family and width is always timed, then others until `seconds_budget` is used up: that is enough for some
+    two hundred small ones. The rest is computed, each from the timed cell whose steps have the most similar work.
     """
     if gpu not in GPUS:
         raise unknown("GPU", gpu, GPUS)
@@ -180,7 +182,8 @@ def _time_kinds(
     kinds: dict[Hashable, RunConfig], seconds_budget: float, progress: bool
 ) -> tuple[dict[Hashable, Timing], dict[Hashable, Timing]]:
     """The timings of all kinds of runs, in two dicts: the measured ones, and those computed from them."""
-    budget = max(LEAST_SECONDS_A_CELL, min(MOST_SECONDS_A_CELL, seconds_budget / max(1, len(kinds))))
+    share = SECONDS_OF_A_SMALL_GRID / max(1, len(kinds))
+    budget = max(LEAST_SECONDS_A_CELL, min(MOST_SECONDS_A_CELL, share))
     end = time.perf_counter() + seconds_budget
     # Shallow ones first, since they are quick to build; among them those with most work, where overhead matters least.
     work = {key: step_work(config) for key, config in kinds.items()}
@@ -194,7 +197,8 @@ def _time_kinds(
         measured[key] = time_run(kinds[key], budget)
     computed: dict[Hashable, Timing] = {}
     for key in order[len(measured) :]:
-        timed = first[_speed_key(kinds[key])]
+        alike = [timed for timed in measured if _speed_key(kinds[timed]) == _speed_key(kinds[key])]
+        timed = min(alike, key=lambda timed: abs(math.log(work[timed] / work[key])))
         computed[key] = extrapolate(measured[timed], kinds[timed], kinds[key])
     return measured, computed
 

@@ -107,7 +107,7 @@ def _evaluation_work(config: RunConfig, rows: int) -> float:
 
 def _with_whole_rows(config: RunConfig) -> RunConfig:
     """The config with whole rows from the first step on: `Timing.step` is the time of such a step."""
-    return replace(config, optimiser=replace(config.optimiser, length_warmup=None))
+    return replace(config, optimiser=replace(config.optimiser, length_warmup=0))
 
 
 def _without_missing_hardware(config: RunConfig) -> RunConfig:

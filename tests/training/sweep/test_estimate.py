@@ -102,6 +102,25 @@ def test_without_time_left_the_rest_is_computed_from_one_cell_per_family_and_wid
     assert "computed from their FLOPs" not in str(everything)
 
 
+def test_what_is_not_timed_is_computed_from_the_timed_cell_with_the_most_similar_work(
+    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small steps take longer than their FLOPs say, so that a far smaller cell is no measure of a large one."""
+    clock = iter([0.0, 1.0, 3.0])  # time for the first two cells and not for the third
+    monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock))
+    overhead = 1e-3
+
+    def planted(config: RunConfig, seconds_budget: float) -> Timing:
+        return Timing(step=overhead + 1e-9 * step_work(config), evaluation=0.0, final=0.0)
+
+    monkeypatch.setattr(estimate, "time_run", planted)
+    configs = [layers(tiny, 1, batch_size=size) for size in (4096, 1, 2048)]
+    result = estimate_sweep(configs, seconds_budget=2.0, progress=False)
+    assert [cell.measured for cell in result.cells] == [True, False, True]
+    similar = 12 * (overhead + 1e-9 * step_work(configs[2]))
+    assert result.cells[1].seconds == pytest.approx(similar * step_work(configs[1]) / step_work(configs[2]))
+
+
 def test_every_cell_has_a_line_with_its_times() -> None:
     cells = (CellEstimate("mod10/ape-2L", 3, 1500, 1e15, 1200.0, 240.0, True),)
     head, line = Estimate(cells, 2, 2400.0, "a100", 2.0).table()

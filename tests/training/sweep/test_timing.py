@@ -56,6 +56,16 @@ def test_a_step_is_timed_with_whole_rows_even_if_the_first_ones_are_cut(monkeypa
     config = selective()
     time_run(replace(config, optimiser=replace(config.optimiser, length_warmup=500)), seconds_budget=0.05)
     assert set(widths) == {20}
+    widths.clear()
+    grows_by_recipe = resolve(
+        TrainConfig(
+            data=TaskOptions(task="helper_shifted", train_length=10, ood_length=20),
+            model=ModelOptions(position="nope", n_layers=2, d_model=8, n_heads=1),
+        )
+    )
+    assert grows_by_recipe.optimiser.length_warmup
+    time_run(grows_by_recipe, seconds_budget=0.05)
+    assert set(widths) == {20}
 
 
 @pytest.mark.parametrize("every", [4, 5, 12, 100])
