@@ -211,19 +211,22 @@ def _show_differences(comparison: Comparison, marks: Marks, console: Console) ->
 
 
 def _odd_cells(cells: Iterable[ComparedCell], marks: Marks) -> Table:
+    """One line per odd side of each cell: our number, the paper's, and those of all our seeds."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
+    grid.add_column()
     for cell in cells:
         paper, numbers = cell.paper, cell.numbers
         assert numbers is not None
         layers = f"{paper.layers} layer{'s' * (paper.layers != 1)}"
         what = [*_label(paper).split("\n"), paper.architecture, layers, *["median"] * (paper.statistic == "median")]
-        sides = [
-            f"{side.upper()} {printed(ours):>{NUMBER}}, paper {printed(theirs):>{NUMBER}}"
-            for side in cell.odd_sides
-            for ours, theirs in [(getattr(numbers, side), getattr(paper, side))]
-        ]
         mark = Text(f"{marks['differ' if cell.differs else None]} ", STYLES["differ"])
-        grid.add_row(mark.append(", ".join(what), "default not bold"), "   ".join(sides))
+        name = mark.append(", ".join(what), "default not bold")
+        for side in cell.odd_sides:
+            ours, theirs = (printed(getattr(values, side)) for values in (numbers, paper))
+            scores = " ".join(f"{score:.0f}" for score in cell.by_seed(side))
+            seeds = f"seeds {scores}" if " " in scores else "one seed"
+            grid.add_row(name, f"{side.upper()} {ours:>{NUMBER}}, paper {theirs:>{NUMBER}}", seeds)
+            name = Text()
     return grid

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from training.paper.agreement import SUCCESS, Side
 from training.paper.finding import Finding, Line, bounded, exceeding
+from training.paper.tables import printed
 
 if TYPE_CHECKING:  # needs pandas, which the first page of the explorer does not wait for
     from training.paper.comparison import ComparedCell, Comparison
@@ -66,19 +67,24 @@ def _name(cell: "ComparedCell", side: Side) -> str:
 def _within(cell: "ComparedCell", side: Side, name: str = "", decides: bool = True, **bound: Any) -> Line:
     """A line that a score lies on one side of a number: `at_least`, `at_most` or `below`."""
     paper = getattr(cell.paper, side)
-    return bounded(name or _name(cell, side), _score(cell, side), paper, **bound, decides=decides, **_origin(cell))
+    return bounded(
+        name or _name(cell, side), _score(cell, side), paper, **bound, decides=decides, **_origin(cell, side)
+    )
 
 
 def _above(cell: "ComparedCell", other: "ComparedCell", decides: bool = True) -> Line:
     """A line that one counter is right beyond training lengths more often than another."""
     name, than = _name(cell, "ood"), _score(other, "ood")
     numbers = _score(cell, "ood"), cell.paper.ood
-    return exceeding(name, *numbers, other.paper.architecture, than, decides=decides, **_origin(cell))
+    return exceeding(name, *numbers, other.paper.architecture, than, decides=decides, **_origin(cell, "ood"))
 
 
-def _origin(cell: "ComparedCell") -> dict[str, Any]:
-    """The counter that a line is of, and why it differs from the paper's."""
-    return {"run": cell.ours.name if cell.ours else None, "reason": cell.reason}
+def _origin(cell: "ComparedCell", side: Side) -> dict[str, Any]:
+    """The counter that a line is of, and why it differs from the paper's, with the scores of all seeds."""
+    reason, scores = cell.reason, cell.by_seed(side)
+    if reason is not None and len(scores) > 1:
+        reason = f"{reason} (our seeds: {', '.join(map(printed, scores))})"
+    return {"run": cell.ours.name if cell.ours else None, "reason": reason}
 
 
 def _succession(comparison: "Comparison") -> Iterator[Line]:

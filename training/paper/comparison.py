@@ -14,13 +14,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
-from training.paper.agreement import Accuracy, Agreement, agreement
+from training.paper.agreement import Accuracy, Agreement, Side, agreement
 from training.paper.differences import Difference, reason_for
 from training.paper.score_table import ScoreRow
-from training.paper.tables import PAPER_POLICY, PAPER_TABLES, Experiment, PaperCell, Statistic, paper_cells
+from training.paper.tables import PAPER_POLICY, PAPER_TABLES, Experiment, PaperCell, Statistic, paper_cells, printed
 
 FAR = 25.0  # points of accuracy: a cell that is off by more asks for a reason, also on the same side of success
-Side = Literal["ind", "ood"]
 SIDES: tuple[Side, ...] = get_args(Side)
 Checkpoint = Literal["best", "last"]  # the paper reports the best of a run; the last is free of that choice
 CHECKPOINTS: tuple[Checkpoint, ...] = get_args(Checkpoint)
@@ -83,6 +82,11 @@ class ComparedCell:
         if self.numbers is None:
             return ()
         return tuple(side for side in SIDES if getattr(self, side) == "differ" or abs(self.points_off(side)) > FAR)
+
+    def by_seed(self, side: Side) -> tuple[float, ...]:
+        """The accuracy of each of our seeds, at its best checkpoint, from the highest to the lowest."""
+        scores = self.ours.scores["best"] if self.ours else ()
+        return tuple(sorted((getattr(score, side) for score in scores), reverse=True))
 
     def points_off(self, side: Side) -> float:
         """Our accuracy minus the paper's, in points; NaN if we trained nothing."""
@@ -225,7 +229,7 @@ def _shares(cells: Iterable[ComparedCell]) -> Shares:
 
 FRAME_COLUMNS = [
     *("table", "task", "bos", "architecture", "layers", "width", "heads", "causal", "train_length", "ood_length"),
-    *("statistic", "side", "paper", "ours", "agreement", "seeds", "preset", "run", "reason"),
+    *("statistic", "side", "paper", "ours", "agreement", "seeds", "by_seed", "preset", "run", "reason"),
 ]
 
 
@@ -244,6 +248,7 @@ def _lines(cell: ComparedCell) -> list[dict[str, Any]]:
         lines.append(
             shared
             | {"side": side, "paper": getattr(paper, side), "ours": getattr(numbers, side, None), "agreement": outcome}
+            | {"by_seed": " ".join(printed(score) for score in cell.by_seed(side)) or None}
             | {"reason": cell.reason if side in cell.odd_sides else None}
         )
     return lines

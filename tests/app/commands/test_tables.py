@@ -53,7 +53,7 @@ def test_a_cell_shows_ours_above_the_papers_with_a_mark_for_each_side(
     text = "\n".join(out)
     assert "preset small, best of 1 seed, 3 of 90 cells trained" in text
     assert "IND 3 of 3 (100%), OOD 2 of 3 (67%), whole cells 2 of 3 (67%)" in text
-    assert re.search(r"No reason known yet\n≠ mod10, ape, 2 layers +OOD 60.0, paper +100$", text)
+    assert re.search(r"No reason known yet\n≠ mod10, ape, 2 layers +OOD 60.0, paper +100 +one seed$", text)
 
 
 def test_a_known_reason_is_printed_above_its_cells(scores: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +61,17 @@ def test_a_known_reason_is_printed_above_its_cells(scores: Path, capsys: pytest.
     out = printed(capsys, "--scores", scores, "--table", "counting_results")
     assert "Too short\n≠ mod10, ape, 2 layers" in out
     assert "No reason known yet" not in out
+
+
+def test_a_cell_that_differs_shows_every_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So a reason need not repeat them, and cannot lag behind when a seed is added."""
+    seeds = [replace(APE, name=f"mod10/ape-2L/seed{seed}", seed=seed, ood=ood) for seed, ood in enumerate((40, 94, 7))]
+    write_scores(tmp_path / "scores.csv", seeds)
+    out = printed(capsys, "--scores", tmp_path / "scores.csv", "--table", "counting_results")
+    assert re.search(r"≠ mod10, ape, 2 layers +OOD 94.0, paper +100 +seeds 94 40 7\n", out)
+    text = printed(capsys, "--scores", tmp_path / "scores.csv", "--table", "counting_results", "--csv", "-")
+    (line,) = [line for line in csv.DictReader(io.StringIO(text)) if line["ours"] == "94.0"]
+    assert (line["seeds"], line["by_seed"]) == ("3", "94.0 40.0 7.0")
 
 
 def test_the_shipped_scores_are_the_default_and_all_tables_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
