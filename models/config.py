@@ -27,7 +27,10 @@ from models.schemes import SCHEMES
 LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # Fields that files leave out if they are None, so that files written before these fields existed stay the same, byte
 # for byte.
-OMITTED_IF_NONE = ("periods", "embed_lr", "embed_decay", "state_lr", "state_decay", "input_std", "length_warmup")
+OMITTED_IF_NONE = (
+    *("periods", "embed_lr", "embed_decay", "position_decay", "state_lr", "state_decay", "input_std"),
+    "length_warmup",
+)
 
 
 def omit_unset(values: dict[str, Any]) -> dict[str, Any]:

@@ -176,6 +176,11 @@ class Counter(HookedRootModule):  # type: ignore[misc]
         """The parameter groups for the optimiser: one with all parameters, unless the family needs several."""
         return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]
 
+    @property
+    def learned_positions(self) -> nn.Parameter | None:
+        """The table of learned positions; None if this counter has none."""
+        return None
+
     def penalty(self, logits: Logits, weights: Float[Tensor, "batch pos"]) -> Float[Tensor, ""]:
         """The term that training adds to the mean cross-entropy: 0, unless the family is trained with one.
 

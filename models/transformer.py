@@ -103,6 +103,12 @@ class Transformer(Counter):
         """Whether a shift of all position ids leaves the logits unchanged."""
         return self.scheme.sees != "positions"
 
+    @property
+    def learned_positions(self) -> nn.Parameter | None:
+        """W_pos if it is trained."""
+        table = self.pos_embed.W_pos if self.scheme.learned else None
+        return table if isinstance(table, nn.Parameter) else None
+
     def _logits(
         self, token_ids: TokenIds, position_ids: PositionIds, attention_mask: Bool[Tensor, "batch pos"] | None
     ) -> Logits:

@@ -96,6 +96,7 @@ class OptimiserOptions:
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
     weight_decay: WeightDecay | None = None  # AdamW's
     embed_decay: WeightDecay | None = None  # of the token embedding (as of all weights)
+    position_decay: WeightDecay | None = None  # of learned positions (as of all weights)
     beta2: Beta | None = None  # AdamW's second-moment decay
     clip: GradientNorm | None = None  # largest gradient norm (0: any)
 

@@ -9,6 +9,7 @@ from models.border import check_fields
 from models.config import CounterConfig
 from models.errors import CountLensError, unknown
 from models.families import FAMILIES
+from models.schemes import SCHEMES
 from training.config import (
     DEFAULT_POSITION,
     ModelOptions,
@@ -56,9 +57,21 @@ def resolve(config: TrainConfig) -> RunConfig:
         hardware=config.hardware,
     )
     check_sound(task, resolved.data.max_position)
+    _check_positions(resolved)
     get_policy(resolved.data.policy)
     model_config(resolved)
     return resolved
+
+
+def _check_positions(config: RunConfig) -> None:
+    """Refuses a decay of learned positions for a counter that has none."""
+    scheme = SCHEMES.get(config.model.position or "")
+    if config.optimiser.position_decay is not None and not (scheme and scheme.learned):
+        learned = ", ".join(name for name, scheme in SCHEMES.items() if scheme.learned)
+        raise CountLensError(
+            f"--position-decay is for learned positions ({learned}), and {architecture_name(config.model)} has none: "
+            "leave it out"
+        )
 
 
 def _fill(options: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +165,7 @@ LABELS = {
     "schedule": "{}",
     "weight_decay": "wd{:g}",
     "embed_decay": "embedwd{:g}",
+    "position_decay": "poswd{:g}",
     "beta2": "beta{:g}",
     "clip": "clip{:g}",
 }

@@ -34,6 +34,7 @@ class Recipe:
     schedule: str
     weight_decay: float
     embed_decay: float | None  # None: as all other weights
+    position_decay: float | None  # of learned positions; None: as all other weights
     beta2: float
     clip: float
     eval_every: int
@@ -59,6 +60,7 @@ SMALL = Recipe(
     schedule="cosine",
     weight_decay=0.3,
     embed_decay=None,
+    position_decay=None,
     beta2=0.999,
     clip=10.0,
     eval_every=100,
@@ -83,6 +85,7 @@ PAPER = Recipe(
     schedule="constant",
     weight_decay=0.01,
     embed_decay=None,
+    position_decay=None,
     beta2=0.999,
     clip=1.0,
     eval_every=30_000,

@@ -26,6 +26,8 @@ from training.tasks import TASKS
 
 OF_OTHER_FAMILIES = {"dropout", "d_state", "state_lr", "state_decay", "d_head", "input_std"}  # no transformer has them
 
+MAY_BE_OPEN = {"embed_std", "periods", "embed_lr", "embed_decay", "position_decay", "length_warmup"}
+
 
 def config(task: str = "mod10", preset: str = "small", **model: object) -> TrainConfig:
     return TrainConfig(preset=preset, data=TaskOptions(task=task), model=ModelOptions(**model))
@@ -38,7 +40,7 @@ def test_every_preset_has_a_sound_recipe_for_every_task_and_scheme(task: str, po
     resolved = resolve(config(task, preset, position=position))
     options = [resolved.data, resolved.model, resolved.optimiser, resolved.record]
     missing = {name for group in options for name, value in vars(group).items() if value is None}
-    assert missing - {"embed_std", "periods", "embed_lr", "embed_decay", "length_warmup"} == OF_OTHER_FAMILIES
+    assert missing - MAY_BE_OPEN == OF_OTHER_FAMILIES
     assert "periods" not in resolved.to_dict()["model"]  # files are as they were before there was such an option
     assert resolve(resolved) == resolved
     assert RunConfig.from_dict(resolved.to_dict()) == resolved
@@ -240,6 +242,31 @@ def test_the_token_embedding_may_have_a_decay_of_its_own(family: str, tmp_path: 
             torch.testing.assert_close(weights[1 / lr][name], tensor)
 
 
+def test_learned_positions_may_have_a_decay_of_their_own(tmp_path: Path) -> None:
+    """With a decay of 1 / lr one step leaves nothing of what was there before, and all else is as without it."""
+    weights: dict[float | None, dict[str, torch.Tensor]] = {}
+    lr = 0.01
+    for decay in (None, 1 / lr):
+        optimiser = OptimiserOptions(batch_size=2, lr=lr, warmup_steps=0, embed_lr=0.5, position_decay=decay)
+        options = replace(config("selective", d_model=16, n_layers=1, position="ape"), optimiser=optimiser)
+        trainer = Trainer(RunFolder.create(tmp_path / str(decay), resolve(options)))
+        trainer.advance()
+        weights[decay] = dict(trainer.parts.counter.named_parameters())
+    positions = weights[1 / lr].pop("pos_embed.W_pos")
+    assert positions.abs().max() <= lr * 1.001  # Adam's first step is as long as its rate
+    assert weights[None]["pos_embed.W_pos"].abs().max() > 10 * lr
+    for name, tensor in weights[1 / lr].items():
+        assert torch.equal(weights[None][name], tensor)
+
+
+@pytest.mark.parametrize("model", [{"position": "nope"}, {"position": "sine"}, {"family": "lstm"}])
+def test_a_decay_of_positions_that_are_not_learned_is_refused(model: dict[str, str]) -> None:
+    (name,) = model.values()
+    options = replace(config("selective", **model), optimiser=OptimiserOptions(position_decay=1.0))
+    with pytest.raises(CountLensError, match=rf"for learned positions \(ape\), and {name} has none"):
+        resolve(options)
+
+
 def test_rows_that_grow_are_cut_in_the_first_steps_only(tmp_path: Path) -> None:
     options = replace(
         config("selective", d_model=8), optimiser=OptimiserOptions(steps=6, batch_size=2, length_warmup=3)
@@ -263,7 +290,12 @@ def test_rows_are_whole_from_the_first_step_on_if_a_user_says_so_against_the_rec
 
 @pytest.mark.parametrize(
     ("option", "value", "label"),
-    [("embed_lr", 0.01, "embedlr0.01"), ("embed_decay", 0.01, "embedwd0.01"), ("length_warmup", 9, "grow9")],
+    [
+        ("embed_lr", 0.01, "embedlr0.01"),
+        ("embed_decay", 0.01, "embedwd0.01"),
+        ("position_decay", 3, "poswd3"),
+        ("length_warmup", 9, "grow9"),
+    ],
 )
 def test_files_say_nothing_of_a_later_option_that_is_not_set(option: str, value: float, label: str) -> None:
     """So the files of runs that were trained before there was such an option stay the same."""

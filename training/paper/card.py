@@ -170,8 +170,9 @@ def _recipe(training: dict[str, Any]) -> str:
     schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
     slower = "" if recipe.embed_lr is None else f" (embedding {recipe.lr * recipe.embed_lr:g})"
     growing = "" if recipe.length_warmup is None else f", rows grow for {recipe.length_warmup:,}"
-    decay = f"wd {recipe.weight_decay:g}"
-    decay += "" if recipe.embed_decay is None else f" (embedding {recipe.embed_decay:g})"
+    of_parts = {"embedding": recipe.embed_decay, "positions": recipe.position_decay}
+    apart = ", ".join(f"{part} {decay:g}" for part, decay in of_parts.items() if decay is not None)
+    decay = f"wd {recipe.weight_decay:g}" + (f" ({apart})" if apart else "")
     return (
         f"{recipe.steps:,} x {recipe.batch_size}{growing}, lr {recipe.lr:g}{schedule}{slower}, {decay}, "
         f"clip {recipe.clip:g}"

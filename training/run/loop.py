@@ -72,18 +72,25 @@ def lr_factor(step: int, options: OptimiserSettings) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
-def set_embedding_apart(
-    groups: list[dict[str, Any]], embedding: Tensor, options: OptimiserSettings
+def optimiser_groups(counter: Counter, options: OptimiserSettings) -> list[dict[str, Any]]:
+    """The counter's parameter groups; embeddings with a learning rate or decay of their own have their own groups."""
+    groups = counter.parameter_groups(options.lr, options.weight_decay)
+    groups = _set_apart(groups, counter.embed.W_E, options.embed_lr, options.embed_decay)
+    return _set_apart(groups, counter.learned_positions, None, options.position_decay)
+
+
+def _set_apart(
+    groups: list[dict[str, Any]], parameter: Tensor | None, lr_factor: float | None, decay: float | None
 ) -> list[dict[str, Any]]:
-    """The optimiser's groups, with the token embedding in one of its own if it has its own learning rate or decay."""
-    if options.embed_lr is None and options.embed_decay is None:
+    """The groups, with a parameter in one of its own if it has its own factor of the learning rate or its own decay."""
+    if parameter is None or (lr_factor is None and decay is None):
         return groups
-    home = next(group for group in groups if any(other is embedding for other in group["params"]))
-    others = [other for other in home["params"] if other is not embedding]
+    home = next(group for group in groups if any(other is parameter for other in group["params"]))
+    others = [other for other in home["params"] if other is not parameter]
     rest = [home | {"params": others} if group is home else group for group in groups]
-    factor = 1.0 if options.embed_lr is None else options.embed_lr
-    decay = home["weight_decay"] if options.embed_decay is None else options.embed_decay
-    return [*rest, {"params": [embedding], "lr": home["lr"] * factor, "weight_decay": decay}]
+    lr = home["lr"] * (1.0 if lr_factor is None else lr_factor)
+    own_decay = home["weight_decay"] if decay is None else decay
+    return [*rest, {"params": [parameter], "lr": lr, "weight_decay": own_decay}]
 
 
 def snapshot_steps(steps: int, snapshots: int) -> set[int]:
@@ -108,9 +115,8 @@ def _build(config: RunConfig, device: torch.device) -> _Parts:
     weights = torch.Generator().manual_seed(config.seed)
     counter = build_counter(model_config(config), weights).to(device)
     options = config.optimiser
-    groups = counter.parameter_groups(options.lr, options.weight_decay)
     optimiser = torch.optim.AdamW(
-        set_embedding_apart(groups, counter.embed.W_E, options),
+        optimiser_groups(counter, options),
         betas=(0.9, options.beta2),
         fused=device.type != "mps",
     )
