@@ -20,6 +20,8 @@ TABLES = {
     "counting_results_other_architectures": ("rnn", "lstm", "s4", "mamba", "rwkv6"),
 }
 
+MANY_SEEDS = 5
+
 
 def accuracy(ind: float, ood: float) -> str:
     return f"{printed(ind)} / {printed(ood)}"
@@ -50,13 +52,28 @@ def table_text(table: str, rows: list[ScoreRow]) -> str:
     return "\n".join(text)
 
 
+def by_seed_text(rows: list[ScoreRow]) -> str:
+    """The last OOD of every seed of the cells that have many."""
+    cells: dict[str, list[ScoreRow]] = defaultdict(list)
+    for row in rows:
+        cells[row.cell].append(row)
+    text = ["| counter | seeds | last OOD of each |", "|---|---|---|"]
+    for cell, seeds in sorted(cells.items()):
+        if len(seeds) >= MANY_SEEDS:
+            seeds.sort(key=lambda row: row.seed)
+            names = f"{seeds[0].seed} to {seeds[-1].seed}"
+            text.append(f"| `{cell}` | {names} | {', '.join(printed(row.last_ood) for row in seeds)} |")
+    return "\n".join(text)
+
+
 def with_tables(page: str) -> str:
     """The page with the table of that name between each pair of markers."""
     rows = read_scores(SHIPPED / "scores.csv")
-    for table in TABLES:
+    texts = {table: table_text(table, rows) for table in TABLES} | {"by seed": by_seed_text(rows)}
+    for table, text in texts.items():
         first, last = f"<!-- {table} -->", f"<!-- end of {table} -->"
         pattern = re.compile(f"{re.escape(first)}.*?{re.escape(last)}", re.DOTALL)
-        page, found = pattern.subn(f"{first}\n\n{table_text(table, rows)}\n\n{last}", page)
+        page, found = pattern.subn(f"{first}\n\n{text}\n\n{last}", page)
         assert found == 1, f"{PAGE} has no place for the table {table}"
     return page
 
