@@ -25,7 +25,7 @@ class SweepOptions:
     only: str | None = None  # train only runs whose name fits, as 'mod10/*'
     skip_scored: Path | None = None  # leave out runs whose scores, with the same recipe, are in this table
     status: bool = False  # print how far every run is; train nothing
-    dry_run: bool = False  # print the number of runs, FLOPs, and time and cost here and on a GPU; train nothing
+    dry_run: bool = False  # print FLOPs, time (minutes of timing for a large grid) and cost; train nothing
     gpu: str = "a100"  # with --dry-run: which GPU to estimate for
     price_per_core_hour: Price | None = None  # with --dry-run: what an hour of a core costs here
     index: Index | None = None  # train this one line of the manifest, here, and nothing else
