@@ -293,7 +293,7 @@ def test_rows_are_whole_from_the_first_step_on_if_a_user_says_so_against_the_rec
     [
         ("embed_lr", 0.01, "embedlr0.01"),
         ("embed_decay", 0.01, "embedwd0.01"),
-        ("position_decay", 3, "poswd3"),
+        ("position_decay", 3.0, "poswd3"),
         ("length_warmup", 9, "grow9"),
     ],
 )

@@ -65,7 +65,9 @@ def test_a_known_reason_is_printed_above_its_cells(scores: Path, capsys: pytest.
 
 def test_a_cell_that_differs_shows_every_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """So a reason need not repeat them, and cannot lag behind when a seed is added."""
-    seeds = [replace(APE, name=f"mod10/ape-2L/seed{seed}", seed=seed, ood=ood) for seed, ood in enumerate((40, 94, 7))]
+    seeds = [
+        replace(APE, name=f"mod10/ape-2L/seed{seed}", seed=seed, ood=ood) for seed, ood in enumerate((40.0, 94.0, 7.0))
+    ]
     write_scores(tmp_path / "scores.csv", seeds)
     out = printed(capsys, "--scores", tmp_path / "scores.csv", "--table", "counting_results")
     assert re.search(r"≠ mod10, ape, 2 layers +OOD 94.0, paper +100 +seeds 94 40 7\n", out)
