@@ -80,15 +80,15 @@ def optimiser_groups(counter: Counter, options: OptimiserSettings) -> list[dict[
 
 
 def _set_apart(
-    groups: list[dict[str, Any]], parameter: Tensor | None, lr_factor: float | None, decay: float | None
+    groups: list[dict[str, Any]], parameter: Tensor | None, rate: float | None, decay: float | None
 ) -> list[dict[str, Any]]:
-    """The groups, with a parameter in one of its own if it has its own factor of the learning rate or its own decay."""
-    if parameter is None or (lr_factor is None and decay is None):
+    """The groups, with a parameter in one of its own if it has a rate (a factor of the others') or decay of its own."""
+    if parameter is None or (rate is None and decay is None):
         return groups
     home = next(group for group in groups if any(other is parameter for other in group["params"]))
     others = [other for other in home["params"] if other is not parameter]
     rest = [home | {"params": others} if group is home else group for group in groups]
-    lr = home["lr"] * (1.0 if lr_factor is None else lr_factor)
+    lr = home["lr"] * (1.0 if rate is None else rate)
     own_decay = home["weight_decay"] if decay is None else decay
     return [*rest, {"params": [parameter], "lr": lr, "weight_decay": own_decay}]
 
