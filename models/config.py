@@ -29,7 +29,7 @@ LARGEST_TABLE = 2**24  # positions times columns; building it takes about 300 MB
 # for byte.
 OMITTED_IF_NONE = (
     *("periods", "embed_lr", "embed_decay", "position_decay", "state_lr", "state_decay", "input_std"),
-    "length_warmup",
+    *("length_warmup", "algorithm"),
 )
 
 

@@ -47,6 +47,7 @@ Beta = Annotated[float, Meta(gt=0, lt=1)]
 GradientNorm = Annotated[float, Meta(ge=0, le=10**6)]
 Amount = Annotated[float, Meta(ge=0, le=10**6)]
 Schedule = Literal["cosine", "constant"]
+Algorithm = Literal["adamw", "soap"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class OptimiserOptions:
-    """The optimiser: AdamW with linear warm-up and clipped gradients. None: the preset's value."""
+    """The optimiser: linear warm-up and clipped gradients. None: the preset's value."""
 
     steps: Steps | None = None  # training steps
     batch_size: RowCount | None = None  # rows per step
@@ -94,10 +95,11 @@ class OptimiserOptions:
     warmup_steps: Step | None = None  # steps of linear warm-up
     length_warmup: Step | None = None  # first steps, in which rows are cut and grow to their whole length (0)
     schedule: Schedule | None = None  # after the warm-up: cosine to 0, or constant
-    weight_decay: WeightDecay | None = None  # AdamW's
+    algorithm: Algorithm | None = None  # adamw, or soap: Adam in the eigenbases of gradients, faster for rnn and lstm
+    weight_decay: WeightDecay | None = None  # decoupled
     embed_decay: WeightDecay | None = None  # of the token embedding (as of all weights)
     position_decay: WeightDecay | None = None  # of learned positions (as of all weights)
-    beta2: Beta | None = None  # AdamW's second-moment decay
+    beta2: Beta | None = None  # second-moment decay
     clip: GradientNorm | None = None  # largest gradient norm (0: any)
 
 

@@ -163,6 +163,7 @@ LABELS = {
     "warmup_steps": "warmup{}",
     "length_warmup": "grow{}",
     "schedule": "{}",
+    "algorithm": "{}",
     "weight_decay": "wd{:g}",
     "embed_decay": "embedwd{:g}",
     "position_decay": "poswd{:g}",

@@ -32,6 +32,7 @@ class Recipe:
     warmup_steps: int
     length_warmup: int | None  # None: rows are whole from the first step on
     schedule: str
+    algorithm: str | None  # None: AdamW
     weight_decay: float
     embed_decay: float | None  # None: as all other weights
     position_decay: float | None  # of learned positions; None: as all other weights
@@ -58,6 +59,7 @@ SMALL = Recipe(
     warmup_steps=100,
     length_warmup=None,
     schedule="cosine",
+    algorithm=None,
     weight_decay=0.3,
     embed_decay=None,
     position_decay=None,
@@ -83,6 +85,7 @@ PAPER = Recipe(
     warmup_steps=3000,
     length_warmup=None,
     schedule="constant",
+    algorithm=None,
     weight_decay=0.01,
     embed_decay=None,
     position_decay=None,

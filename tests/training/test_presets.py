@@ -21,12 +21,13 @@ from training.config import (
 )
 from training.presets import model_config, preset_recipe, resolve, run_name
 from training.run.folder import RunFolder
-from training.run.loop import Trainer, lr_factor
+from training.run.loop import Trainer
+from training.run.optimiser import lr_factor
 from training.tasks import TASKS
 
 OF_OTHER_FAMILIES = {"dropout", "d_state", "state_lr", "state_decay", "d_head", "input_std"}  # no transformer has them
 
-MAY_BE_OPEN = {"embed_std", "periods", "embed_lr", "embed_decay", "position_decay", "length_warmup"}
+MAY_BE_OPEN = {"embed_std", "periods", "embed_lr", "embed_decay", "position_decay", "length_warmup", "algorithm"}
 
 
 def config(task: str = "mod10", preset: str = "small", **model: object) -> TrainConfig:
@@ -295,6 +296,7 @@ def test_rows_are_whole_from_the_first_step_on_if_a_user_says_so_against_the_rec
         ("embed_decay", 0.01, "embedwd0.01"),
         ("position_decay", 3.0, "poswd3"),
         ("length_warmup", 9, "grow9"),
+        ("algorithm", "soap", "soap"),
     ],
 )
 def test_files_say_nothing_of_a_later_option_that_is_not_set(option: str, value: float, label: str) -> None:

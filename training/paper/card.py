@@ -167,6 +167,7 @@ def _recipe(training: dict[str, Any]) -> str:
     if "optimiser" not in training:  # a counter that was built by hand has none
         return "?"
     recipe = resolve(TrainConfig.from_dict(training)).optimiser
+    algorithm = "" if recipe.algorithm is None else f", {recipe.algorithm}"
     schedule = "" if recipe.schedule == "cosine" else f" {recipe.schedule}"
     slower = "" if recipe.embed_lr is None else f" (embedding {recipe.lr * recipe.embed_lr:g})"
     growing = "" if recipe.length_warmup is None else f", rows grow for {recipe.length_warmup:,}"
@@ -174,7 +175,7 @@ def _recipe(training: dict[str, Any]) -> str:
     apart = ", ".join(f"{part} {decay:g}" for part, decay in of_parts.items() if decay is not None)
     decay = f"wd {recipe.weight_decay:g}" + (f" ({apart})" if apart else "")
     return (
-        f"{recipe.steps:,} x {recipe.batch_size}{growing}, lr {recipe.lr:g}{schedule}{slower}, {decay}, "
+        f"{recipe.steps:,} x {recipe.batch_size}{growing}{algorithm}, lr {recipe.lr:g}{schedule}{slower}, {decay}, "
         f"clip {recipe.clip:g}"
     )
 

@@ -16,7 +16,7 @@ from models.counter import Counter
 from models.families import build_counter
 from models.header import CheckpointInfo, read_info
 from training.batches import WeightedTokens, draw_tokens, grown_length
-from training.config import OptimiserSettings, RunConfig
+from training.config import RunConfig
 from training.evaluate import Scores, evaluate
 from training.presets import model_config, task_of
 from training.run.device import (
@@ -30,6 +30,7 @@ from training.run.device import (
 from training.run.folder import RunFolder
 from training.run.interrupt import stop_requested
 from training.run.metrics import MetricsWriter
+from training.run.optimiser import build_optimiser, kind_of, set_rates
 from training.run.state import TrainState, fingerprint
 from training.tasks import NOT_SCORED, Split, Task, task_settings
 
@@ -62,37 +63,6 @@ def loss_of(logits: Tensor, tokens: WeightedTokens) -> Tensor:
     return (per_token * tokens.shares).sum() / (tokens.shares * (labels != NOT_SCORED)).sum()
 
 
-def lr_factor(step: int, options: OptimiserSettings) -> float:
-    """The learning rate at a step (the first is 0), divided by its peak."""
-    warmup, steps = options.warmup_steps, options.steps
-    if step < warmup:
-        return (step + 1) / warmup
-    if options.schedule == "constant":
-        return 1.0
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
-
-
-def optimiser_groups(counter: Counter, options: OptimiserSettings) -> list[dict[str, Any]]:
-    """The counter's parameter groups; embeddings with a learning rate or decay of their own have their own groups."""
-    groups = counter.parameter_groups(options.lr, options.weight_decay)
-    groups = _set_apart(groups, counter.embed.W_E, options.embed_lr, options.embed_decay)
-    return _set_apart(groups, counter.learned_positions, None, options.position_decay)
-
-
-def _set_apart(
-    groups: list[dict[str, Any]], parameter: Tensor | None, rate: float | None, decay: float | None
-) -> list[dict[str, Any]]:
-    """The groups, with a parameter in one of its own if it has a rate (a factor of the others') or decay of its own."""
-    if parameter is None or (rate is None and decay is None):
-        return groups
-    home = next(group for group in groups if any(other is parameter for other in group["params"]))
-    others = [other for other in home["params"] if other is not parameter]
-    rest = [home | {"params": others} if group is home else group for group in groups]
-    lr = home["lr"] * (1.0 if rate is None else rate)
-    own_decay = home["weight_decay"] if decay is None else decay
-    return [*rest, {"params": [parameter], "lr": lr, "weight_decay": own_decay}]
-
-
 def snapshot_steps(steps: int, snapshots: int) -> set[int]:
     """The steps at which snapshots are saved: log-spaced from 1 to the last step, and step 0."""
     if snapshots < 1:
@@ -114,14 +84,7 @@ class _Parts:
 def _build(config: RunConfig, device: torch.device) -> _Parts:
     weights = torch.Generator().manual_seed(config.seed)
     counter = build_counter(model_config(config), weights).to(device)
-    options = config.optimiser
-    optimiser = torch.optim.AdamW(
-        optimiser_groups(counter, options),
-        betas=(0.9, options.beta2),
-        fused=device.type != "mps",
-    )
-    for group in optimiser.param_groups:
-        group["peak_lr"] = group["lr"]
+    optimiser = build_optimiser(counter, config.optimiser, device)
     return _Parts(task_of(config), counter, optimiser, torch.Generator(device).manual_seed(config.seed + 1))
 
 
@@ -220,8 +183,7 @@ class Trainer:
         self.scaler.scale(loss + parts.counter.penalty(logits, tokens.shares)).backward()
         self.scaler.unscale_(parts.optimiser)
         nn.utils.clip_grad_norm_(parts.counter.parameters(), options.clip if options.clip > 0 else math.inf)
-        for group in parts.optimiser.param_groups:
-            group["lr"] = group["peak_lr"] * lr_factor(self.step, options)
+        set_rates(parts.optimiser, self.step, options)
         self.scaler.step(parts.optimiser)
         self.scaler.update()
         self.step += 1
@@ -284,12 +246,8 @@ class Trainer:
     def _template(self) -> dict[str, Tensor]:
         """Tensors with the names, shapes and dtypes of this run's state, whatever their values are."""
         parameters = [parameter for group in self.parts.optimiser.param_groups for parameter in group["params"]]
-        return self._state_tensors(
-            {
-                index: {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
-                for index, parameter in enumerate(parameters)
-            }
-        )
+        kind = kind_of(self.config.optimiser)
+        return self._state_tensors({index: kind.state(parameter) for index, parameter in enumerate(parameters)})
 
     def _state_tensors(self, moments: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
         tensors = {f"model.{name}": tensor for name, tensor in self.parts.counter.state_dict().items()}
