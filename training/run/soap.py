@@ -50,7 +50,7 @@ class SOAP(torch.optim.Optimizer):
             state.update(empty_state(parameter))
             _track(gradient, state, beta2)
             for axis in _rotated_axes(parameter):
-                state[f"basis_{axis}"] = _as_stored(torch.linalg.eigh(state[f"gram_{axis}"]).eigenvectors.flip(1))
+                state[f"basis_{axis}"] = _as_stored(_eigenvectors(state[f"gram_{axis}"]))
             return
         state["step"] += 1
         steps = int(state["step"])
@@ -99,6 +99,15 @@ def _track(gradient: Tensor, state: dict[str, Tensor], beta: float) -> None:
     for axis in _rotated_axes(gradient):
         others = [other for other in range(gradient.ndim) if other != axis]
         state[f"gram_{axis}"].lerp_(torch.tensordot(gradient, gradient, dims=(others, others)), 1 - beta)
+
+
+def _eigenvectors(gram: Tensor) -> Tensor:
+    """The eigenvectors of a gram matrix as columns, by decreasing eigenvalue.
+
+    In 64 bits: in 32 the decomposition does not converge where gradients are tiny and most rows of an embedding have
+    none.
+    """
+    return torch.linalg.eigh(gram.cpu().double()).eigenvectors.flip(1).to(gram)
 
 
 def _turn_basis(axis: int, state: dict[str, Tensor]) -> None:
