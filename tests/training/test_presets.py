@@ -228,7 +228,14 @@ def test_the_token_embedding_may_have_a_decay_of_its_own(family: str, tmp_path: 
     lr = 0.01
     for decay in (None, 1 / lr, 0.1):
         optimiser = OptimiserOptions(
-            steps=3, batch_size=2, lr=lr, warmup_steps=0, weight_decay=0.1, embed_decay=decay, schedule="constant"
+            steps=3,
+            batch_size=2,
+            lr=lr,
+            warmup_steps=0,
+            schedule="constant",
+            algorithm="adamw",
+            weight_decay=0.1,
+            embed_decay=decay,
         )
         options = config("selective", d_model=16, n_layers=1, family=family)
         trainer = Trainer(RunFolder.create(tmp_path / str(decay), resolve(replace(options, optimiser=optimiser))))
