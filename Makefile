@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 # Large counters, and those that have little to show: of these the zoo has scores and no weights.
-SCORES_ONLY := '[hs]*/lstm-4L' 'selective*/rnn-[24]L' '*/rwkv6-[24]L' 'selective-bos/*-2L' 'mod10/sine-4L' \
+SCORES_ONLY := '[hs]*/lstm-4L' 'selective/rnn-[24]L' '*/rwkv6-[24]L' 'selective-bos/*-2L' 'mod10/sine-4L' \
 	'vanilla_succession*/*-4L' 'mod10/[nr]ope-4L' 'shifted_start/rope-4L-*'
 
 .PHONY: demo zoo fuzz test test-all lint types install lock clean help
