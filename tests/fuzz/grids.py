@@ -28,6 +28,7 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "task": ("mod10", ["mod7", "selective"], "helper", "first_tok_homogeneous", "selective_mod4", "mod1", "mod9999"),
     "policy": ("contiguous", "shifted", "randomised", ["shifted", "contiguous"]),
     "schedule": ("cosine", "constant"),
+    "algorithm": ("adamw", ["adamw", "soap"], "sgd"),
     "device": ("cpu", "auto"),
     "precision": ("fp32", "bf16", "fp16"),
 }
