@@ -1,7 +1,6 @@
 """RWKV-6 against the `rwkv` package and against the equations, and what is peculiar to its state."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 import models.rwkv6
@@ -21,9 +19,8 @@ from models.config import LSTMConfig, RWKV6Config
 from models.hooks import hook_name
 from models.rwkv6 import RWKV6
 from models.rwkv6_recurrence import recurrence
+from tests.helpers.oracles import install_oracle
 
-VERSION = "0.8.32"
-HOME = Path(__file__).parents[2] / ".cache" / f"rwkv-{VERSION}"
 ORACLE_CFG = RWKV6Config(13, d_model=128, n_layers=3)
 
 
@@ -51,16 +48,7 @@ def logits_of(
 @pytest.fixture(scope="session")
 def rwkv_package() -> Path:
     """A folder with the rwkv package, installed once and kept."""
-    HOME.parent.mkdir(exist_ok=True)
-    with FileLock(f"{HOME}.lock"):
-        if not (HOME / "installed").exists():
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(HOME)]
-            done = subprocess.run([*command, f"rwkv=={VERSION}"], capture_output=True, text=True, check=False)
-            if done.returncode and "CI" not in os.environ:
-                pytest.skip(f"rwkv {VERSION} cannot be installed here: {done.stderr[-300:]}")
-            assert done.returncode == 0, done.stderr
-            (HOME / "installed").touch()
-    return HOME
+    return install_oracle("rwkv==0.8.32")
 
 
 def reference_names(counter: RWKV6) -> dict[str, torch.Tensor]:

@@ -1,22 +1,20 @@
 """Golden logits: a counter gives the same in TransformerLens 4.x and 3.x, for every scheme."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from models import CountLensError, TransformerConfig, build_counter, save_counter, to_transformer_lens
 from models.export import export_bridge, export_hooked_transformer
 from models.schemes import SCHEMES
+from tests.helpers.oracles import install_oracle
 
 OLD_VERSION = "3.9.0"
-OLD_HOME = Path(__file__).parents[2] / ".cache" / f"transformer-lens-{OLD_VERSION}"
 CASES = [(name, causal) for name, scheme in SCHEMES.items() if scheme.bias is None for causal in (True, False)]
 
 
@@ -71,17 +69,7 @@ def test_the_comparison_can_fail() -> None:
 @pytest.fixture(scope="session")
 def old_transformer_lens() -> Path:
     """A folder with TransformerLens 3.x, installed once and kept."""
-    OLD_HOME.parent.mkdir(exist_ok=True)
-    with FileLock(f"{OLD_HOME}.lock"):
-        if not (OLD_HOME / "installed").exists():
-            packages = [f"transformer-lens=={OLD_VERSION}", "better-abc==0.0.3"]
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(OLD_HOME), *packages]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode and "CI" not in os.environ:
-                pytest.skip(f"TransformerLens {OLD_VERSION} cannot be installed here: {done.stderr[-300:]}")
-            assert done.returncode == 0, done.stderr
-            (OLD_HOME / "installed").touch()
-    return OLD_HOME
+    return install_oracle(f"transformer-lens=={OLD_VERSION}", "better-abc==0.0.3")
 
 
 # What a user of 3.x does with a checkpoint file; positions other than 0, 1, 2, ... go in through a hook.

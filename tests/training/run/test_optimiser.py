@@ -1,8 +1,5 @@
 """SOAP against an implementation that is not ours, what it is good for, and resuming a run that it trains."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -11,33 +8,22 @@ from typing import get_args
 
 import pytest
 import torch
-from filelock import FileLock
 from torch import Tensor, nn
 
+from tests.helpers.oracles import install_oracle
 from training.config import Algorithm, RunConfig
 from training.run.folder import RunFolder
 from training.run.loop import Trainer
 from training.run.optimiser import ALGORITHMS
 from training.run.soap import LARGEST_SIDE, SOAP, STEPS_BETWEEN_BASES, empty_state
 
-ORACLE = "pytorch-optimizer==4.1.0"
-ORACLE_HOME = Path(__file__).parents[3] / ".cache" / ORACLE
 STEPS = 3 * STEPS_BETWEEN_BASES
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Path:
     """A folder with another implementation of SOAP, installed once and kept."""
-    ORACLE_HOME.parent.mkdir(exist_ok=True)
-    with FileLock(f"{ORACLE_HOME}.lock"):
-        if not (ORACLE_HOME / "installed").exists():
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(ORACLE_HOME), ORACLE]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode and "CI" not in os.environ:
-                pytest.skip(f"{ORACLE} cannot be installed here: {done.stderr[-300:]}")
-            assert done.returncode == 0, done.stderr
-            (ORACLE_HOME / "installed").touch()
-    return ORACLE_HOME
+    return install_oracle("pytorch-optimizer==4.1.0")
 
 
 class Weights(nn.Module):
